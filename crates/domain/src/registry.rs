@@ -1,0 +1,75 @@
+//! The list of commands. Doors, the permission matrix and the generic tests are made from it or
+//! checked against it.
+
+use crate::{WorkingSet, catalog, inventory, tenancy};
+use engine::{Command, command::Permission};
+
+/// What is known of a command without a value of it.
+#[derive(Debug, Clone, Copy)]
+pub struct Entry {
+    pub name: &'static str,
+    pub needs: Permission,
+    pub critical: bool,
+    pub serializable: bool,
+}
+
+const fn entry<C: Command<WorkingSet>>() -> Entry {
+    Entry { name: C::NAME, needs: C::NEEDS, critical: C::CRITICAL, serializable: C::SERIALIZABLE }
+}
+
+pub const COMMANDS: &[Entry] = &[
+    entry::<tenancy::CreateTenant>(),
+    entry::<tenancy::CreateApiKey>(),
+    entry::<tenancy::RevokeApiKey>(),
+    entry::<catalog::CreateSku>(),
+    entry::<catalog::CreateWarehouse>(),
+    entry::<inventory::Receive>(),
+    entry::<inventory::Adjust>(),
+    entry::<inventory::Allocate>(),
+    entry::<inventory::Release>(),
+    entry::<inventory::Ship>(),
+    entry::<inventory::Return>(),
+];
+
+/// Every permission an API key may carry.
+pub const PERMISSIONS: &[Permission] =
+    &[tenancy::MANAGE, tenancy::AUDIT, catalog::READ, catalog::WRITE, inventory::READ, inventory::WRITE];
+
+/// What a request's value must be before it is queued, as far as no data is needed to tell.
+pub trait Checked {
+    /// # Errors
+    /// The field, and what is wrong with it.
+    fn check(&self) -> Result<(), (String, String)> {
+        Ok(())
+    }
+}
+
+impl Checked for catalog::CreateSku {}
+impl Checked for catalog::CreateWarehouse {}
+
+macro_rules! checked_lines {
+    ($($command:ty),*) => {$(
+        impl Checked for $command {
+            fn check(&self) -> Result<(), (String, String)> {
+                let sources = self.lines.iter().map(|line| line.source.as_deref());
+                inventory::check_lines(self.lines.len(), sources)
+            }
+        }
+    )*};
+}
+
+checked_lines!(
+    inventory::Receive,
+    inventory::Adjust,
+    inventory::Allocate,
+    inventory::Release,
+    inventory::Ship,
+    inventory::Return
+);
+
+/// Every statement of every slice, for the test that prepares them all.
+pub fn queries() -> Vec<engine::sql::Sql> {
+    let slices = [tenancy::sql::QUERIES, catalog::sql::QUERIES, inventory::sql::QUERIES];
+    let checks = crate::verify::CHECKS.iter().map(|check| check.sql);
+    slices.into_iter().flatten().copied().chain(checks).collect()
+}

@@ -1,0 +1,94 @@
+//! Brings a database to the schema of this program.
+//!
+//! Owns the roles and the order of migrations. Run by an administrator's login; everything it
+//! creates belongs to `tallyhold_owner`, which nobody logs in as.
+//! Invariant: two programs that migrate at once do it one after the other: refinery takes no
+//! lock of its own, so a second, direct connection holds an advisory one in an open transaction.
+
+use super::ConnectError;
+use refinery::Runner;
+use tokio_postgres::{Client, NoTls};
+
+/// `V1__tenancy` and its SQL.
+pub type Migration = (&'static str, &'static str);
+
+/// Roles belong to the whole server, so another database may have made them already.
+/// The advisory lock: two databases of one server may be migrated at the same instant.
+const ROLES: &str = "
+    DO $$
+    BEGIN
+        PERFORM pg_advisory_xact_lock(7234623);
+        IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'tallyhold_owner') THEN
+            CREATE ROLE tallyhold_owner NOLOGIN;
+        END IF;
+        IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'tallyhold_server') THEN
+            CREATE ROLE tallyhold_server LOGIN;
+        END IF;
+        IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'tallyhold_dispatch') THEN
+            CREATE ROLE tallyhold_dispatch LOGIN;
+        END IF;
+        IF NOT pg_has_role(current_user, 'tallyhold_owner', 'MEMBER') THEN
+            EXECUTE format('GRANT tallyhold_owner TO %I', current_user);
+        END IF;
+        GRANT USAGE, CREATE ON SCHEMA public TO tallyhold_owner;
+        GRANT USAGE ON SCHEMA public TO tallyhold_server, tallyhold_dispatch;
+    END
+    $$";
+
+async fn connect(config: &tokio_postgres::Config) -> Result<Client, ConnectError> {
+    let (client, connection) = config.connect(NoTls).await.map_err(ConnectError::unreachable)?;
+    tokio::spawn(connection);
+    Ok(client)
+}
+
+/// Applies what is missing. Returns the names of the migrations applied now.
+pub async fn migrate(admin: &tokio_postgres::Config, migrations: &[Migration]) -> Result<Vec<String>, ConnectError> {
+    let failed = |error: &dyn std::fmt::Display| ConnectError::Unreachable(format!("migration failed: {error}"));
+    let text = |error: tokio_postgres::Error| {
+        let shown = error.as_db_error().map_or_else(|| error.to_string(), |db| db.message().to_owned());
+        ConnectError::Unreachable(format!("migration failed: {shown}"))
+    };
+    let mut holder = connect(admin).await?;
+    let lock = holder.transaction().await.map_err(text)?;
+    // GUARD(migration_lock): until the transaction ends, which is after the last migration.
+    lock.execute("SELECT pg_advisory_xact_lock(7234624)", &[]).await.map_err(text)?;
+
+    let mut client = connect(admin).await?;
+    client.batch_execute(ROLES).await.map_err(text)?;
+    // A direct connection that ends here: session settings leak nowhere.
+    client.batch_execute("SET lock_timeout = '5s'; SET ROLE tallyhold_owner").await.map_err(text)?;
+    let list: Result<Vec<_>, _> =
+        migrations.iter().map(|(name, sql)| refinery::Migration::unapplied(name, sql)).collect();
+    let mut runner = Runner::new(&list.map_err(|error| failed(&error))?);
+    runner.set_migration_table_name("migration");
+    let report = runner.run_async(&mut client).await.map_err(|error| failed(&describe(&error)))?;
+    client.batch_execute("GRANT SELECT ON migration TO tallyhold_server").await.map_err(text)?;
+    lock.commit().await.map_err(text)?;
+    Ok(report.applied_migrations().iter().map(ToString::to_string).collect())
+}
+
+/// Refinery's errors with the server's own words, which stand in their sources.
+fn describe(error: &refinery::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(inner) = source {
+        text = format!("{text}: {inner}");
+        source = inner.source();
+    }
+    text
+}
+
+/// Creates a database of this name where there is none.
+pub async fn ensure_database(admin: &tokio_postgres::Config, name: &str) -> Result<(), ConnectError> {
+    let client = connect(admin).await?;
+    let found = client.query_opt("SELECT FROM pg_database WHERE datname = $1", &[&name]).await;
+    if found.map_err(ConnectError::unreachable)?.is_none() {
+        let create = format!("CREATE DATABASE {}", quoted(name));
+        client.batch_execute(&create).await.map_err(ConnectError::unreachable)?;
+    }
+    Ok(())
+}
+
+fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}

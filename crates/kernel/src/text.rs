@@ -1,0 +1,175 @@
+//! Texts people type: bounded, without control characters, compared as people compare them.
+//!
+//! Invariant: what is stored was not altered, only checked; [`fold`] makes the form that unique
+//! names are compared in.
+//! Never takes a NUL or another control character: PostgreSQL cannot store the first, and the
+//! others let two names look alike.
+
+use caseless::Caseless;
+use serde::{Deserialize, Deserializer, Serialize, de};
+use std::{borrow::Cow, fmt, ops::Deref, str::FromStr};
+use unicode_normalization::UnicodeNormalization;
+use utoipa::openapi::{ObjectBuilder, RefOr, Schema, schema::Type};
+
+/// The form in which unique names are compared: NFKC, case folded, trimmed, runs of white space
+/// as one space.
+pub fn fold(text: &str) -> String {
+    let folded: String = text.nfkc().default_case_fold().nfkc().collect();
+    folded.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Why a text was not taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WrongText {
+    Empty,
+    TooLong { chars_max: usize },
+    Control,
+    Edges,
+}
+
+impl fmt::Display for WrongText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => f.write_str("must not be empty"),
+            Self::TooLong { chars_max } => write!(f, "has at most {chars_max} characters"),
+            Self::Control => f.write_str("must not hold control characters"),
+            Self::Edges => f.write_str("must not begin or end with white space"),
+        }
+    }
+}
+
+impl std::error::Error for WrongText {}
+
+fn check(text: &str, chars_max: usize) -> Result<(), WrongText> {
+    if text.is_empty() {
+        return Err(WrongText::Empty);
+    }
+    if text.chars().count() > chars_max {
+        return Err(WrongText::TooLong { chars_max });
+    }
+    if text.chars().any(char::is_control) {
+        return Err(WrongText::Control);
+    }
+    if text.trim() != text {
+        return Err(WrongText::Edges);
+    }
+    // A name of invisible characters only would fold to nothing and clash with every other such.
+    if fold(text).is_empty() { Err(WrongText::Empty) } else { Ok(()) }
+}
+
+macro_rules! texts {
+    ($($(#[$doc:meta])* $name:ident $chars_max:literal $example:literal;)*) => {$(
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
+        #[serde(transparent)]
+        pub struct $name(String);
+
+        impl $name {
+            pub const CHARS_MAX: usize = $chars_max;
+
+            pub fn into_string(self) -> String {
+                self.0
+            }
+        }
+
+        impl Deref for $name {
+            type Target = str;
+            fn deref(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = WrongText;
+            fn from_str(text: &str) -> Result<Self, WrongText> {
+                check(text, Self::CHARS_MAX).map(|()| Self(text.to_owned()))
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = Cow::<str>::deserialize(deserializer)?;
+                text.parse().map_err(de::Error::custom)
+            }
+        }
+
+        impl utoipa::PartialSchema for $name {
+            fn schema() -> RefOr<Schema> {
+                ObjectBuilder::new()
+                    .schema_type(Type::String)
+                    .min_length(Some(1))
+                    .max_length(Some($chars_max))
+                    .examples([$example])
+                    .into()
+            }
+        }
+        impl utoipa::ToSchema for $name {}
+    )*};
+}
+
+texts! {
+    /// A short name that people type and scan: of a SKU, of a warehouse.
+    Code 64 "KESTREL-OS-IND-M";
+    /// A name for people.
+    Name 200 "Kestrel Overshirt, Washed Indigo, M";
+    /// The unit a SKU is counted in.
+    Unit 16 "piece";
+    /// Why somebody did it, in their own words.
+    Reason 500 "two units water damaged";
+    /// The business event a movement stands for, in the caller's own terms.
+    Source 200 "shop|order-1001|line-1";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_compared_as_people_do() {
+        for (a, b, same) in [
+            ("85123a", "85123A", true),
+            ("Straße", "STRASSE", true),
+            ("  Boutique   Austin ", "boutique austin", true),
+            ("ﬁne", "FINE", true),
+            ("Ｔｏｋｙｏ", "tokyo", true),
+            ("Café", "Cafe\u{301}", true),
+            ("İ", "i\u{307}", true),
+            ("Austin", "Austen", false),
+            ("o", "ö", false),
+        ] {
+            assert_eq!(fold(a) == fold(b), same, "{a:?} {b:?}");
+        }
+    }
+
+    #[test]
+    fn folding_twice_changes_nothing() {
+        for text in ["ΑΣ", "ß", "ﬃ", "Å", "ǰ", "\u{1e9e}", "ͅ"] {
+            assert_eq!(fold(&fold(text)), fold(text), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn texts_are_bounded_and_clean() {
+        for (text, ok) in [
+            ("A", true),
+            (&"x".repeat(64), true),
+            (&"é".repeat(64), true),
+            (&"x".repeat(65), false),
+            ("", false),
+            (" ", false),
+            (" A", false),
+            ("A\u{a0}", false),
+            ("A\u{0}B", false),
+            ("A\nB", false),
+            ("A\u{7f}", false),
+        ] {
+            assert_eq!(text.parse::<Code>().is_ok(), ok, "{text:?}");
+        }
+    }
+}

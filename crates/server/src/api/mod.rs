@@ -1,0 +1,138 @@
+//! The HTTP API: `/v1/…`, its description at `/openapi.json`, the page to try it at `/docs`.
+
+mod catalog;
+mod health;
+mod inventory;
+mod problem;
+mod query;
+mod tenancy;
+mod write;
+
+pub use health::METRICS;
+pub mod encode {
+    pub use super::write::{created, ok};
+}
+pub use problem::{Problem, ProblemBody};
+
+use crate::auth::Keys;
+use axum::{
+    Router,
+    extract::Request,
+    http::{HeaderName, HeaderValue, StatusCode},
+    middleware::{self, Next},
+    response::{IntoResponse, Response},
+};
+use domain::Engine;
+use std::{sync::Arc, time::Duration};
+use tower_http::{catch_panic::CatchPanicLayer, timeout::TimeoutLayer};
+use tracing::Instrument;
+use utoipa::{
+    Modify, OpenApi,
+    openapi::security::{Http, HttpAuthScheme, SecurityScheme},
+};
+use utoipa_axum::router::OpenApiRouter;
+
+/// Bytes a request body may have.
+pub const BODY_BYTES_MAX: usize = 1024 * 1024;
+/// How long a body may take to arrive.
+pub const BODY_TIME_MAX: Duration = Duration::from_secs(10);
+/// How long any request may take; above the engine's deadline, so that its answer comes first.
+const REQUEST_TIME_MAX: Duration = Duration::from_secs(30);
+
+/// What every handler may use.
+pub struct App {
+    pub engine: Engine,
+    pub keys: Keys,
+}
+
+pub type SharedApp = Arc<App>;
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "Tallyhold",
+        description = "The system of record for a company's stock, orders and money.\n\n\
+            Every write carries an `Idempotency-Key` that names the intention: send the same key \
+            again after a lost reply and you get the first answer, byte for byte, with \
+            `Idempotent-Replayed: true`. Quantities are exact decimals, spelled as strings. \
+            Refusals are problem documents (RFC 9457) with a stable `code`.",
+        license(name = "Apache-2.0", identifier = "Apache-2.0"),
+    ),
+    modifiers(&Credentials),
+    tags(
+        (name = "tenancy", description = "Your tenant, its API keys, its audit"),
+        (name = "catalog", description = "SKUs and warehouses"),
+        (name = "inventory", description = "Stock, and what is promised of it"),
+        (name = "operation", description = "Health and metrics"),
+    ),
+)]
+struct Description;
+
+struct Credentials;
+
+impl Modify for Credentials {
+    fn modify(&self, openapi: &mut utoipa::openapi::OpenApi) {
+        let scheme =
+            SecurityScheme::Http(Http::builder().scheme(HttpAuthScheme::Bearer).bearer_format("API key").build());
+        openapi.components.get_or_insert_default().add_security_scheme("api_key", scheme);
+    }
+}
+
+fn routes() -> OpenApiRouter<SharedApp> {
+    OpenApiRouter::with_openapi(Description::openapi())
+        .merge(tenancy::routes())
+        .merge(catalog::routes())
+        .merge(inventory::routes())
+        .merge(health::routes())
+}
+
+/// The description of the API, as served at `/openapi.json`.
+pub fn openapi() -> utoipa::openapi::OpenApi {
+    routes().split_for_parts().1
+}
+
+/// The whole program as a service.
+pub fn router(app: SharedApp) -> Router {
+    let (router, description) = routes().split_for_parts();
+    let swagger = utoipa_swagger_ui::SwaggerUi::new("/docs").url("/openapi.json", description);
+    router
+        .merge(swagger)
+        .fallback(problem::no_such_route)
+        .method_not_allowed_fallback(problem::no_such_method)
+        .with_state(app)
+        .layer(TimeoutLayer::with_status_code(StatusCode::SERVICE_UNAVAILABLE, REQUEST_TIME_MAX))
+        .layer(CatchPanicLayer::custom(problem::panicked))
+        .layer(middleware::from_fn(correlate))
+}
+
+const CORRELATION: HeaderName = HeaderName::from_static("x-correlation-id");
+/// Characters a correlation id may have.
+const CORRELATION_CHARS_MAX: usize = 128;
+
+/// The id under which logs, audit and events of one request are found.
+#[derive(Debug, Clone)]
+pub struct Correlation(pub String);
+
+/// Takes the caller's correlation id, or makes one, and gives it back with the response.
+async fn correlate(mut request: Request, next: Next) -> Response {
+    let sent = request.headers().get(CORRELATION).and_then(|value| value.to_str().ok()).map(str::trim);
+    let usable = sent.filter(|text| (1..=CORRELATION_CHARS_MAX).contains(&text.len()));
+    let id = usable.map_or_else(|| uuid::Uuid::now_v7().simple().to_string(), str::to_owned);
+    let span =
+        tracing::info_span!("request", method = %request.method(), path = request.uri().path(), correlation = %id);
+    let header = HeaderValue::from_str(&id);
+    request.extensions_mut().insert(Correlation(id));
+    let mut response = next.run(request).instrument(span).await;
+    if let Ok(header) = header {
+        response.headers_mut().insert(CORRELATION, header);
+    }
+    response
+}
+
+/// A read that found the row, or a 404 that names what is missing.
+fn found<T: serde::Serialize>(row: Option<T>, what: &str, id: &dyn std::fmt::Display) -> Result<Response, Problem> {
+    match row {
+        Some(row) => Ok(axum::Json(row).into_response()),
+        None => Err(Problem::missing(format!("there is no {what} {id}"))),
+    }
+}

@@ -1,0 +1,245 @@
+//! One write at the door: from a request to a command's call, and from its answer to a response.
+//!
+//! The order of the checks is what keeps a key unused by a bad request: form of the headers,
+//! credential, permission, form of the body, values. Only then the engine hears of the key.
+
+use super::{App, BODY_BYTES_MAX, BODY_TIME_MAX, Correlation, Problem, SharedApp, problem::rejected};
+use crate::auth::Caller;
+use axum::{
+    body::Body,
+    extract::{ConnectInfo, FromRequest, FromRequestParts, Request},
+    http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header, request::Parts},
+    response::{IntoResponse, Response},
+};
+use bytes::Bytes;
+use domain::{WorkingSet, registry::Checked};
+use engine::{
+    Answered, Command, Encode, Head, Reject,
+    answer::{Answer, Fingerprint, Key},
+    number::Numbers,
+};
+use kernel::id::CallId;
+use serde::{Serialize, de::DeserializeOwned};
+use std::{marker::PhantomData, net::SocketAddr};
+
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
+const ORIGINAL_DATE: HeaderName = HeaderName::from_static("idempotent-original-date");
+
+/// A checked write: who asks, under which key, and the body as `T`, on its way to command `C`.
+pub struct Write<T, C = T> {
+    pub caller: Caller,
+    pub body: T,
+    head: Head,
+    command: PhantomData<fn() -> C>,
+}
+
+impl<T, C> FromRequest<SharedApp> for Write<T, C>
+where
+    T: DeserializeOwned + Checked,
+    C: Command<WorkingSet>,
+{
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, app: &SharedApp) -> Result<Self, Problem> {
+        let (mut parts, body) = request.into_parts();
+        let (caller, key) = door::<C>(&mut parts, app).await?;
+        let bytes = read_body(&parts.headers, body).await?;
+        let body: T = parse(&bytes)?;
+        body.check().map_err(|(field, message)| Problem::invalid(field, message))?;
+        let head = head(&parts, &caller, key, &bytes)?;
+        Ok(Self { caller, body, head, command: PhantomData })
+    }
+}
+
+/// A write without a body.
+pub struct Bare<C> {
+    pub caller: Caller,
+    head: Head,
+    command: PhantomData<fn() -> C>,
+}
+
+impl<C: Command<WorkingSet>> FromRequestParts<SharedApp> for Bare<C> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &SharedApp) -> Result<Self, Problem> {
+        let (caller, key) = door::<C>(parts, app).await?;
+        let head = head(parts, &caller, key, b"")?;
+        Ok(Self { caller, head, command: PhantomData })
+    }
+}
+
+async fn door<C: Command<WorkingSet>>(parts: &mut Parts, app: &SharedApp) -> Result<(Caller, Key), Problem> {
+    Caller::credential(&parts.headers)?;
+    let key = key(&parts.headers)?;
+    let caller = Caller::from_request_parts(parts, app).await?;
+    caller.may(C::NEEDS)?;
+    Ok((caller, key))
+}
+
+fn key(headers: &HeaderMap) -> Result<Key, Problem> {
+    let wrong = |detail| Problem::malformed("idempotency_key_missing", detail);
+    let mut sent = headers.get_all(IDEMPOTENCY_KEY).iter();
+    let Some(value) = sent.next() else {
+        return Err(wrong("Idempotency-Key: every write carries one; derive it from your business event"));
+    };
+    if sent.next().is_some() {
+        return Err(wrong("Idempotency-Key: send exactly one"));
+    }
+    value
+        .to_str()
+        .ok()
+        .and_then(Key::new)
+        .ok_or_else(|| wrong("Idempotency-Key: 1 to 255 visible ASCII characters, no space at the edges"))
+}
+
+async fn read_body(headers: &HeaderMap, body: Body) -> Result<Bytes, Problem> {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
+    let essence = kind.split(';').next().unwrap_or("").trim();
+    if !essence.eq_ignore_ascii_case("application/json") {
+        return Err(Problem::not_json());
+    }
+    match tokio::time::timeout(BODY_TIME_MAX, axum::body::to_bytes(body, BODY_BYTES_MAX)).await {
+        Ok(Ok(bytes)) => Ok(bytes),
+        Ok(Err(error)) => {
+            let text = format!("{error:?}");
+            if text.contains("LengthLimit") {
+                Err(Problem::too_large(BODY_BYTES_MAX))
+            } else {
+                Err(Problem::malformed("body_broken", "the body did not arrive whole"))
+            }
+        }
+        Err(_) => Err(Problem::too_slow()),
+    }
+}
+
+fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+    let mut deserializer = serde_json::Deserializer::from_slice(bytes);
+    let value = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
+        let path = error.path().to_string();
+        let inner = error.into_inner();
+        if !inner.is_data() {
+            return Problem::malformed("malformed_json", format!("the body is no JSON: {inner}"));
+        }
+        let text = inner.to_string();
+        let message = text.rsplit_once(" at line ").map_or(text.as_str(), |(message, _)| message).to_owned();
+        // A missing member has no place of its own; its parent's path and its name make one.
+        let missing = message.strip_prefix("missing field `").and_then(|rest| rest.strip_suffix('`'));
+        let field = match missing {
+            Some(name) if path == "." => name.to_owned(),
+            Some(name) => format!("{path}.{name}"),
+            None if path == "." => "body".to_owned(),
+            None => path,
+        };
+        Problem::invalid(field, message)
+    })?;
+    deserializer
+        .end()
+        .map_err(|error| Problem::malformed("malformed_json", format!("the body goes on after its JSON: {error}")))?;
+    Ok(value)
+}
+
+fn head(parts: &Parts, caller: &Caller, key: Key, body: &[u8]) -> Result<Head, Problem> {
+    let if_match = parts.headers.get(header::IF_MATCH).and_then(|value| value.to_str().ok());
+    let path = parts.uri.path();
+    let fingerprint = Fingerprint::of(parts.method.as_str(), path, if_match, body)
+        .map_err(|error| Problem::malformed("malformed_json", format!("the body is no JSON: {error}")))?;
+    let correlation = parts.extensions.get::<Correlation>().map(|id| id.0.clone()).unwrap_or_default();
+    let remote = parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|info| info.0.ip().to_string());
+    Ok(Head {
+        call: CallId::mint(),
+        tenant: caller.tenant,
+        key,
+        fingerprint,
+        actor: caller.api_key.to_string(),
+        correlation,
+        remote,
+    })
+}
+
+impl<C> Write<C>
+where
+    C: Command<WorkingSet>,
+{
+    /// Runs the body, which is the command.
+    pub async fn run(self, app: &App, encode: Encode<C::Done, C::Reject>) -> Response {
+        respond(app.engine.submit(self.head, self.body, encode).await)
+    }
+}
+
+impl<T, C: Command<WorkingSet>> Write<T, C> {
+    /// Runs a command made from the body.
+    pub async fn run_as(
+        self,
+        app: &App,
+        encode: Encode<C::Done, C::Reject>,
+        make: impl FnOnce(T, &Caller) -> C,
+    ) -> Response {
+        let command = make(self.body, &self.caller);
+        respond(app.engine.submit(self.head, command, encode).await)
+    }
+}
+
+impl<C: Command<WorkingSet>> Bare<C> {
+    pub async fn run(self, app: &App, command: C, encode: Encode<C::Done, C::Reject>) -> Response {
+        respond(app.engine.submit(self.head, command, encode).await)
+    }
+}
+
+fn respond(outcome: Result<Answered, engine::Fault>) -> Response {
+    let Answered { answer, replayed } = match outcome {
+        Ok(answered) => answered,
+        Err(fault) => return Problem::from(fault).into_response(),
+    };
+    let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut response = (status, answer.body).into_response();
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(answer.content_type));
+    let mut put = |name: HeaderName, value: Option<String>| {
+        if let Some(value) = value.and_then(|text| HeaderValue::try_from(text).ok()) {
+            headers.insert(name, value);
+        }
+    };
+    put(header::ETAG, answer.etag);
+    put(header::LOCATION, answer.location);
+    put(REPLAYED, replayed.map(|_| "true".to_owned()));
+    put(ORIGINAL_DATE, replayed.map(|at| at.to_string()));
+    response
+}
+
+/// Encodes a result as 200.
+pub fn ok<D: Serialize, R: Reject>(outcome: Result<&D, &R>, _: &Numbers) -> Answer {
+    outcome.map_or_else(rejected, |done| Answer::json(200, json_bytes(done)))
+}
+
+/// Where a new row is found.
+pub trait Located {
+    fn location(&self) -> String;
+}
+
+/// Encodes a result as 201 with its Location.
+pub fn created<D: Serialize + Located, R: Reject>(outcome: Result<&D, &R>, _: &Numbers) -> Answer {
+    outcome
+        .map_or_else(rejected, |done| Answer { location: Some(done.location()), ..Answer::json(201, json_bytes(done)) })
+}
+
+fn json_bytes(value: &impl Serialize) -> Bytes {
+    serde_json::to_vec(value).expect("views are plain JSON").into()
+}
+
+/// The header of every write, for the description of the API.
+#[derive(utoipa::IntoParams)]
+#[into_params(parameter_in = Header)]
+#[expect(dead_code, reason = "it only describes")]
+pub struct WriteHeaders {
+    /// Names the intention, derived from the business event: `shop|order-1001`. The same on
+    /// every retry; another body under it is refused.
+    #[param(
+        rename = "Idempotency-Key",
+        min_length = 1,
+        max_length = 255,
+        pattern = "^[!-~]([ -~]*[!-~])?$",
+        example = "shop|order-1001"
+    )]
+    idempotency_key: String,
+}

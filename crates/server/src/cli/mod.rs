@@ -1,0 +1,116 @@
+//! The command line: every verb of the program, each in a file of its own.
+
+pub mod admin;
+pub mod operator;
+mod serve;
+mod verify;
+
+use crate::store::{Place, Store};
+use clap::{Args, Parser, Subcommand};
+use std::{fmt::Display, path::PathBuf, process::ExitCode};
+
+/// The system of record for a company's stock, orders and money.
+///
+/// Without --database-url it runs a private PostgreSQL of its own in the folder --data. Start
+/// with `tallyhold serve`, or see `tallyhold demo`.
+#[derive(Debug, Parser)]
+#[command(name = "tallyhold", version, propagate_version = true, max_term_width = 100)]
+pub struct Cli {
+    #[command(flatten)]
+    global: Global,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Clone, Args)]
+struct Global {
+    /// The folder of the embedded PostgreSQL.
+    #[arg(long, global = true, env = "TALLYHOLD_DATA", default_value = "tallyhold-data", value_name = "FOLDER")]
+    data: PathBuf,
+    /// A PostgreSQL server instead of the embedded one: its URL, for the role `tallyhold_server`
+    /// (for `migrate`: an administrator's).
+    #[arg(long, global = true, env = "DATABASE_URL", value_name = "URL", hide_env_values = true)]
+    database_url: Option<String>,
+    /// Seals stored answers that carry a secret; at least 32 characters. The embedded server
+    /// keeps one in its folder.
+    #[arg(long, global = true, env = "TALLYHOLD_SECRET", hide_env_values = true, value_name = "SECRET")]
+    secret: Option<String>,
+    /// Log lines as JSON. How much is logged: `RUST_LOG`, as in RUST_LOG=info.
+    #[arg(long, global = true)]
+    log_json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Serve the API and the page to try it.
+    Serve(serve::Serve),
+    /// Bring a database to the schema of this program.
+    Migrate,
+    /// Make a demonstration tenant with stock, once.
+    Seed(admin::Seed),
+    /// Check every invariant on the live data; exit status 1 when something is off.
+    Verify(verify::Verify),
+    /// Make and list tenants.
+    Tenant(admin::TenantCommand),
+    /// Make, list and revoke API keys.
+    Key(admin::KeyCommand),
+}
+
+impl Global {
+    fn place(&self) -> Place {
+        Place { data: self.data.clone(), database_url: self.database_url.clone(), secret: self.secret.clone() }
+    }
+}
+
+/// Prints an error as people read it, and fails.
+fn fail(error: &dyn Display) -> ExitCode {
+    eprintln!("tallyhold: {error}");
+    ExitCode::FAILURE
+}
+
+/// Runs the verb.
+pub fn run(cli: Cli) -> ExitCode {
+    let filter = tracing_subscriber::EnvFilter::try_from_default_env()
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    if cli.global.log_json {
+        log.json().init();
+    } else {
+        log.init();
+    }
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return fail(&error),
+    };
+    let place = cli.global.place();
+    runtime.block_on(async {
+        match cli.verb {
+            Verb::Serve(verb) => verb.run(place).await,
+            Verb::Migrate => admin::migrate(place).await,
+            Verb::Seed(verb) => verb.run(place).await,
+            Verb::Verify(verb) => verb.run(place).await,
+            Verb::Tenant(verb) => verb.run(place).await,
+            Verb::Key(verb) => verb.run(place).await,
+        }
+    })
+}
+
+/// Opens the place, runs `work` over its engine, and closes it again whatever came out.
+async fn with_engine(place: Place, work: impl AsyncFnOnce(&domain::Engine) -> Result<ExitCode, String>) -> ExitCode {
+    let store = match Store::shared(&place).await {
+        Ok(store) => store,
+        Err(error) => return fail(&error),
+    };
+    let result = match crate::serve::start_engine(&store).await {
+        Ok(engine) => {
+            let result = work(&engine).await;
+            engine.shutdown().await;
+            result
+        }
+        Err(error) => Err(error.to_string()),
+    };
+    if let Err(error) = store.close().await {
+        return fail(&error);
+    }
+    result.unwrap_or_else(|error| fail(&error))
+}

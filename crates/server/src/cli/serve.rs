@@ -1,0 +1,49 @@
+//! `tallyhold serve`.
+
+use super::{admin, fail};
+use crate::{
+    api::App,
+    serve::{Serving, serve},
+    store::Place,
+};
+use clap::Args;
+use std::{net::SocketAddr, process::ExitCode};
+
+const DEFAULT_ADDRESS: &str = "127.0.0.1:8080";
+
+/// Serves the API and the page to try it, until Ctrl-C or SIGTERM: requests that run are answered
+/// first.
+#[derive(Debug, Args)]
+pub struct Serve {
+    /// Where to listen. Without it: 127.0.0.1:8080, or the next free port.
+    #[arg(long, env = "TALLYHOLD_LISTEN", value_name = "ADDRESS:PORT")]
+    listen: Option<SocketAddr>,
+    /// Make the demonstration tenant first, and tell how to use it.
+    #[arg(long)]
+    demo_tenant: bool,
+}
+
+impl Serve {
+    pub async fn run(self, place: Place) -> ExitCode {
+        let asked: SocketAddr = DEFAULT_ADDRESS.parse().expect("a plain address");
+        let serving = Serving { place, address: self.listen.unwrap_or(asked), move_on: self.listen.is_none() };
+        let ready = async |address: SocketAddr, app: &App, store: &str| {
+            if self.listen.is_none() && address != asked {
+                println!("Port {} is taken, so this is port {}.", asked.port(), address.port());
+            }
+            println!("Tallyhold serves http://{address}  (data: {store})");
+            println!("  try the API     http://{address}/docs");
+            if self.demo_tenant {
+                match admin::seed(&app.engine).await {
+                    Ok(seeded) => print!("{}", seeded.first_steps(&format!("http://{address}"))),
+                    Err(error) => eprintln!("tallyhold: the demonstration tenant could not be made: {error}"),
+                }
+            }
+            println!("Stop with Ctrl-C.");
+        };
+        match serve(serving, ready).await {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => fail(&error),
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! Load and proof: the baselines and measurements of `tallyhold bench`.
