@@ -157,10 +157,9 @@ async fn next(core: &Core, failure: &Failure, tried: &mut Tried, calls: usize, t
             tried.skip_locked = true;
             Then::Again
         }
-        Failure::LockTimeout if calls > 1 => Then::Bisect,
-        Failure::LockTimeout => Then::Fail(Fault::RowHeld),
         // GUARD(bisection): one poisoned command must not fail, or slow, the rest.
-        Failure::Data { .. } if calls > 1 => Then::Bisect,
+        Failure::Data { .. } | Failure::LockTimeout if calls > 1 => Then::Bisect,
+        Failure::LockTimeout => Then::Fail(Fault::RowHeld),
         Failure::Data { natural_key: true, .. } if !tried.natural_key => {
             tried.natural_key = true;
             Then::Again

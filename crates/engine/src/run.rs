@@ -15,7 +15,7 @@ use deadpool_postgres::Pool;
 use jiff::Timestamp;
 use kernel::id::TenantId;
 use std::{
-    hash::{BuildHasher, Hash, Hasher, RandomState},
+    hash::{BuildHasher, RandomState},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -91,7 +91,7 @@ impl<S: TableSet> Engine<S> {
         let reads = postgres::pool(&config.database, config.read_connections);
         postgres::refuse_strong_role(&reads).await?;
         let seal = Seal::new(&config.secret);
-        let core = Arc::new(Core { pool, reads, seal, config });
+        let core = Arc::new(Core { config, pool, reads, seal });
         let lanes: Vec<_> = (0..core.config.lanes.max(1)).map(|_| Arc::new(Lane::new())).collect();
         let executors = TaskTracker::new();
         for lane in &lanes {
@@ -120,9 +120,8 @@ impl<S: TableSet> Engine<S> {
             let why = if matches!(fault, Fault::InFlight) { "in_flight" } else { "key_reused" };
             metrics::counter!("tallyhold_key_conflicts_total", "why" => why).increment(1);
         })?;
-        let mut hasher = self.spread.build_hasher();
-        (head.tenant, command.lane()).hash(&mut hasher);
-        let lane = &self.lanes[hasher.finish() as usize % self.lanes.len()];
+        let spread = self.spread.hash_one((head.tenant, command.lane()));
+        let lane = &self.lanes[spread as usize % self.lanes.len()];
         let (reply, answer) = oneshot::channel();
         let since = Instant::now();
         let deadline = since + self.core.config.deadline;

@@ -191,12 +191,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_sequence_of_decisions_breaks_the_position(steps in prop::collection::vec((0u8..6, 1u32..20), 1..60)) {
+        fn no_sequence_of_decisions_breaks_the_position(
+            steps in prop::collection::vec((0u8..6, 1u32..20, any::<prop::sample::Index>()), 1..60)
+        ) {
             let mut position = position("0", "0", "0", "0", "0");
             let mut promises: Vec<Promise> = Vec::new();
-            for (kind, amount) in steps {
+            for (kind, amount, which) in steps {
                 let amount = Quantity::from(amount);
-                let last = promises.len().checked_sub(1).map(|n| amount.decimal().mantissa() as usize % (n + 1));
+                let last = (!promises.is_empty()).then(|| which.index(promises.len()));
                 let change = match (kind, last) {
                     (0, _) => Some(receive(amount)),
                     (1, _) => adjust(&position, amount.negated()).ok(),

@@ -232,6 +232,7 @@ struct Supervisor {
 impl Supervisor {
     /// A thread of its own, because the server's death signal is tied to the thread that
     /// spawned it: a pool's thread may end long before the program.
+    #[expect(clippy::needless_pass_by_value, reason = "the lock is held until the postmaster is gone")]
     fn run(self, lock: File) {
         let mut restarts: Vec<Instant> = Vec::new();
         let mut leftover_since: Option<Instant> = None;

@@ -157,12 +157,9 @@ fn head(parts: &Parts, caller: &Caller, key: Key, body: &[u8]) -> Result<Head, P
     })
 }
 
-impl<C> Write<C>
-where
-    C: Command<WorkingSet>,
-{
+impl<T: Command<WorkingSet>> Write<T> {
     /// Runs the body, which is the command.
-    pub async fn run(self, app: &App, encode: Encode<C::Done, C::Reject>) -> Response {
+    pub async fn run(self, app: &App, encode: Encode<T::Done, T::Reject>) -> Response {
         respond(app.engine.submit(self.head, self.body, encode).await)
     }
 }

@@ -76,7 +76,9 @@ impl TenantCommand {
                             tenants.iter().map(|(slug, id)| json!({"tenant_id": id, "slug": slug})).collect();
                         println!("{}", Value::from(rows));
                     } else {
-                        tenants.iter().for_each(|(slug, id)| println!("{id}  {slug}"));
+                        for (slug, id) in tenants {
+                            println!("{id}  {slug}");
+                        }
                     }
                 }
             }

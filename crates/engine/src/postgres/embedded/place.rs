@@ -67,7 +67,7 @@ impl Account {
 
 /// macOS writes nobody's as -2.
 fn id(field: &str) -> Option<u32> {
-    field.parse::<i64>().ok().map(|id| id as u32)
+    field.parse::<i64>().ok().and_then(|id| u32::try_from(id).ok())
 }
 
 /// The folder and the user for it. Data that is already there decides: a folder that became
