@@ -157,6 +157,12 @@ fn head(parts: &Parts, caller: &Caller, key: Key, body: &[u8]) -> Result<Head, P
     })
 }
 
+impl<T, C> Write<T, C> {
+    pub fn key(&self) -> &Key {
+        &self.head.key
+    }
+}
+
 impl<T: Command<WorkingSet>> Write<T> {
     /// Runs the body, which is the command.
     pub async fn run(self, app: &App, encode: Encode<T::Done, T::Reject>) -> Response {
