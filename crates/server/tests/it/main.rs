@@ -1,0 +1,12 @@
+//! The program over HTTP on a real PostgreSQL. A test's name carries the requirement or case it
+//! proves.
+
+mod ats;
+mod cases;
+mod failure;
+mod idem;
+mod input;
+mod isolation;
+mod operation;
+mod outbox;
+mod precheck;
