@@ -159,7 +159,7 @@ impl<S: TableSet> Engine<S> {
     /// Reads in one snapshot and one round trip, bound to the tenant by row-level security too.
     pub async fn read(&self, tenant: TenantId, steps: Vec<(Sql, Vec<Param>)>) -> Result<Vec<Vec<Row>>, StepError> {
         let Config { timeouts, named, .. } = self.core.config;
-        let tx = Tx::begin(&self.core.reads, tenant, Begin::Snapshot, timeouts, named).await?;
+        let mut tx = Tx::begin(&self.core.reads, tenant, Begin::Snapshot, timeouts, named).await?;
         tx.commit(steps.into_iter().map(|(sql, params)| Step::new(sql, params)).collect()).await
     }
 
@@ -170,7 +170,7 @@ impl<S: TableSet> Engine<S> {
         steps: Vec<(Sql, Vec<Param>)>,
     ) -> Result<Vec<Vec<Row>>, StepError> {
         let timeouts = Timeouts { statement_ms: 3_600_000, ..self.core.config.timeouts };
-        let tx = Tx::begin(&self.core.reads, tenant, Begin::Snapshot, timeouts, false).await?;
+        let mut tx = Tx::begin(&self.core.reads, tenant, Begin::Audit, timeouts, false).await?;
         tx.commit(steps.into_iter().map(|(sql, params)| Step::new(sql, params)).collect()).await
     }
 

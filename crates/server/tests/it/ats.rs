@@ -88,10 +88,10 @@ async fn ats_04_the_database_refuses_an_oversell_whatever_code_runs() {
     for (statement, constraint) in [
         ("UPDATE stock_position SET allocated = 7", "stock_position_no_oversell"),
         ("UPDATE stock_position SET reserved = 7", "stock_position_no_oversell"),
-        ("UPDATE stock_position SET on_hand = -1", "stock_position_on_hand_min"),
+        ("UPDATE stock_position SET on_hand = -1, overcommit_limit = 9", "stock_position_on_hand_min"),
         ("UPDATE stock_position SET allocated = -1", "stock_position_allocated_min"),
         ("UPDATE stock_position SET reserved = -1", "stock_position_reserved_min"),
-        ("UPDATE stock_position SET on_order = -1", "stock_position_on_order_min"),
+        ("UPDATE stock_position SET on_order = -1, overcommit_limit = 9", "stock_position_on_order_min"),
     ] {
         let error = admin.execute(statement, &[]).await.expect_err(statement);
         let error = error.as_db_error().expect("a database error");

@@ -54,7 +54,7 @@ async fn case_102_quantities_that_are_none() {
             assert_eq!(body["errors"][0]["field"], "lines[1].quantity", "{token}: {body}");
         }
     }
-    for token in ["NaN", "Infinity", ".5", "5.", "+5", "05", "0x5", "5_000", "'5'", ""] {
+    for token in ["NaN", "Infinity", ".5", "5.", "+5", "05", "5x", "5_000", "'5'", ""] {
         let body = format!(r#"{{"lines":[{{"sku_id":"{sku}","warehouse_id":"{warehouse}","quantity":{token}}}]}}"#);
         app.post_bytes("/v1/stock/allocate", "n", body).await.problem(400, "malformed_json");
     }
@@ -94,8 +94,15 @@ async fn bodies_that_are_no_request_are_refused_with_the_field() {
         (b"{\"lines\":[]} x".to_vec(), 400, "malformed_json", ""),
         (b"{\"lines\":\"\xff\xfe\"}".to_vec(), 400, "malformed_json", ""),
         (deep.clone().into_bytes(), 422, "invalid_value", "body"),
-        (format!("{{\"lines\":{deep}}}").into_bytes(), 422, "invalid_value", "lines[0]"),
-        (b"[]".to_vec(), 422, "invalid_value", "lines"),
+        (format!("{{\"lines\":[{deep}]}}").into_bytes(), 422, "invalid_value", "lines[0]"),
+        (format!(r#"[[["{sku}","{warehouse}","1"]]]"#).into_bytes(), 422, "invalid_value", "body"),
+        (
+            format!(r#"{{"lines":[["{sku}","{warehouse}","1",null,0,null]]}}"#).into_bytes(),
+            422,
+            "invalid_value",
+            "lines[0]",
+        ),
+        (b"[]".to_vec(), 422, "invalid_value", "body"),
         (b"null".to_vec(), 422, "invalid_value", "body"),
         (b"\"x\"".to_vec(), 422, "invalid_value", "body"),
         (b"{}".to_vec(), 422, "invalid_value", "lines"),

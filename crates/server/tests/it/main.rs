@@ -10,3 +10,4 @@ mod isolation;
 mod operation;
 mod outbox;
 mod precheck;
+mod statements;

@@ -20,8 +20,9 @@ async fn ops_01_live_and_ready_tell_process_from_database() {
     admin.batch_execute("UPDATE migration SET version = version + 100").await.expect("moved forth");
     assert_eq!(get("/health/ready").await.status, 200);
     // No database: alive, not ready.
-    let rename = format!("ALTER DATABASE \"{0}\" ALLOW_CONNECTIONS false", app.database.name);
-    admin.batch_execute(&rename).await.expect("closed");
+    let close = format!("ALTER DATABASE \"{0}\" ALLOW_CONNECTIONS false", app.database.name);
+    let outside = app.database.raw_outside().await;
+    outside.batch_execute(&close).await.expect("closed");
     admin
         .batch_execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
@@ -32,7 +33,7 @@ async fn ops_01_live_and_ready_tell_process_from_database() {
     assert_eq!(get("/health/live").await.status, 200);
     get("/health/ready").await.problem(503, "unavailable");
     let allow = format!("ALTER DATABASE \"{0}\" ALLOW_CONNECTIONS true", app.database.name);
-    admin.batch_execute(&allow).await.expect("open");
+    outside.batch_execute(&allow).await.expect("open");
     assert_eq!(get("/health/ready").await.status, 200, "it finds back by itself");
     app.finish().await;
 }
