@@ -15,7 +15,7 @@ mod tell;
 use self::{
     caller::{Caller, Click},
     stage::Stage,
-    tell::Tell,
+    tell::{Tell, line},
 };
 use super::fail;
 use clap::Args;
@@ -26,15 +26,20 @@ use std::{net::SocketAddr, process::ExitCode, sync::Arc};
 use thiserror::Error;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Shows, in under a minute, what happens when everything happens at once. This program starts
-/// itself on a throw-away folder and talks to itself over HTTP, like a stranger:
+/// Show, in under a minute, what happens when everything happens at once
 ///
-/// 1 a drop of six Kestrel Overshirts; 2 Austin and Tokyo commit all six in the same instant;
-/// 3 a double click; 4 a reply lost after the commit, and the retry; 5 a key used again with
-/// another body; 6 the program killed in mid-commit and started again, once before and once after
-/// the commit; 7 who got what: positions, ledger, events, and `tallyhold verify`.
+/// This program starts itself on a throw-away folder and talks to itself over HTTP, like a
+/// stranger. Its story has seven scenes:
 ///
-/// Every scene is a time line, and everything it says is checked. It touches neither --data nor
+///   1  The drop: six Kestrel Overshirts.
+///   2  The same instant: Austin and Tokyo commit all six. One gets them, the other is told so.
+///   3  The same click twice.
+///   4  The reply lost after the commit, and the retry.
+///   5  The key used again with another body.
+///   6  The program killed in mid-commit, before and after the commit, and started again.
+///   7  Who got what: positions, ledger, events, and `tallyhold verify`.
+///
+/// Each is a time line, and everything it says is checked. It touches neither --data nor
 /// --database-url, and leaves nothing behind. Exit status 0: all of it held; 1: something is off.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
@@ -50,7 +55,7 @@ enum Trouble {
     #[error("OFF: the story cannot go on: {0}")]
     Stuck(String),
     #[error("interrupted")]
-    Interrupted(SignalKind),
+    Interrupted(ExitCode),
 }
 
 impl Demo {
@@ -68,27 +73,29 @@ impl Demo {
         let told = tokio::select! {
             // First: what a dying child makes of the story is no finding.
             biased;
-            kind = told_to_stop(interrupt, terminate) => Err(Trouble::Interrupted(kind)),
+            code = told_to_stop(interrupt, terminate) => Err(Trouble::Interrupted(code)),
             told = story(&mut stage, &mut tell) => told,
         };
         let log = stage.log();
         let cleared = stage.clear().await;
         match told.and_then(|summary| cleared.map(|()| summary)) {
             Ok(summary) => {
-                tell.line("");
-                tell.line(&summary);
+                line("");
+                line(&summary);
                 let (held, seconds) = (tell.held, tell.seconds());
-                tell.line(&format!(
+                line(&format!(
                     "{held} checks held, through 3 lost replies, 2 of them by kill -9, in {seconds:.1} s. Nothing is left behind."
                 ));
                 ExitCode::SUCCESS
             }
-            Err(Trouble::Interrupted(kind)) => ExitCode::from(128 + kind.as_raw_value() as u8),
+            Err(Trouble::Interrupted(code)) => code,
             Err(trouble) => {
                 tell.off(&trouble.to_string());
                 if !log.is_empty() {
                     eprintln!("tallyhold: what the program logged last:");
-                    log.iter().for_each(|line| eprintln!("  {line}"));
+                    for line in log {
+                        eprintln!("  {line}");
+                    }
                 }
                 ExitCode::FAILURE
             }
@@ -96,17 +103,18 @@ impl Demo {
     }
 }
 
-async fn told_to_stop(mut interrupt: Signal, mut terminate: Signal) -> SignalKind {
+/// Ends with the exit status of a program ended by the signal, as shells count it.
+async fn told_to_stop(mut interrupt: Signal, mut terminate: Signal) -> ExitCode {
     tokio::select! {
-        _ = interrupt.recv() => SignalKind::interrupt(),
-        _ = terminate.recv() => SignalKind::terminate(),
+        _ = interrupt.recv() => ExitCode::from(130),
+        _ = terminate.recv() => ExitCode::from(143),
     }
 }
 
 /// All scenes; what it comes to, in one line.
 async fn story(stage: &mut Stage, tell: &mut Tell) -> Result<String, Trouble> {
-    tell.line("Tallyhold against itself: a throw-away folder, a program of its own, plain HTTP.");
-    tell.line("→ sent   ← came back   · happened   ok checked;   times count from the scene's start");
+    line("Tallyhold against itself: a throw-away folder, a program of its own, plain HTTP.");
+    line("→ sent   ← came back   · happened   ok checked;   times count from the scene's start");
     let mut play = scenes::opening(stage, tell).await?;
     let (indigo, sand) = scenes::drop(&mut play).await?;
     let winner = scenes::same_instant(&mut play, &indigo).await?;

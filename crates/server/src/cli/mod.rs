@@ -47,7 +47,7 @@ enum Verb {
     Serve(serve::Serve),
     /// Bring a database to the schema of this program.
     Migrate,
-    /// Show, in under a minute, what happens when everything happens at once.
+    // Described by its own type, at length.
     Demo(demo::Demo),
     /// Make a demonstration tenant with stock, once.
     Seed(admin::Seed),

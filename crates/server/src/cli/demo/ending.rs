@@ -1,6 +1,6 @@
 //! The end: who got what, and whether the books say so too.
 
-use super::{Item, Level, Play, Trouble};
+use super::{Item, Level, Play, Trouble, tell::more};
 use kernel::quantity::Quantity;
 use serde::Deserialize;
 
@@ -65,7 +65,7 @@ async fn books(play: &mut Play<'_>, item: &Item, units: u32, orders: usize) -> R
         let (counter, change) =
             if line.on_hand.is_zero() { ("allocated", line.allocated) } else { ("on hand", line.on_hand) };
         let source = line.source.as_deref().unwrap_or_default();
-        play.tell.more(&format!("{}  {:<9} {counter:<9} {change:>+4}  {source}", line.sequence, line.kind));
+        more(&format!("{}  {:<9} {counter:<9} {change:>+4}  {source}", line.sequence, line.kind));
     }
     let sum = |of: fn(&LedgerLine) -> Quantity| {
         ledger.items.iter().try_fold(Quantity::ZERO, |sum, line| sum.plus(of(line))).unwrap_or_default()
@@ -91,7 +91,9 @@ async fn books(play: &mut Play<'_>, item: &Item, units: u32, orders: usize) -> R
         .map(|one| format!("{} for {}", one.quantity, one.source.as_deref().unwrap_or("?")))
         .collect();
     play.tell.note("promises", "every one, with the order it was given to:");
-    each.iter().for_each(|one| play.tell.more(one));
+    for one in &each {
+        more(one);
+    }
     let six = |one: &Promise| one.state == "open" && one.quantity == Quantity::from(6);
     let right = promises.items.len() == orders && promises.items.iter().all(six);
     let what = if orders == 1 {

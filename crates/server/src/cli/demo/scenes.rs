@@ -158,7 +158,9 @@ pub(super) async fn double_click(play: &mut Play<'_>, item: &Item) -> Result<(),
         play.tell.sent(reply.sent, "Austin", &format!("commit 6   key {}", click.key));
     }
     replies.sort_by_key(|reply| reply.got);
-    replies.iter().for_each(|reply| play.tell.got("Austin", reply));
+    for reply in &replies {
+        play.tell.got("Austin", reply);
+    }
     let told = || replies.iter().map(Reply::plain).collect::<Vec<_>>().join(" and ");
 
     let ran: Vec<_> = replies.iter().filter(|reply| reply.status == 200 && !reply.replayed).collect();

@@ -121,7 +121,7 @@ impl Stage {
             while let Ok(Some(line)) = lines.next_line().await {
                 if let Some(address) = announced(&line) {
                     // Read on, or the program would one day block on a full pipe.
-                    self.log.keep(lines.into_inner());
+                    Log::default().keep(lines.into_inner());
                     return Some(address);
                 }
             }
@@ -163,8 +163,11 @@ impl Stage {
         }
     }
 
-    /// What the program and its verbs last logged.
-    pub fn log(&self) -> Vec<String> {
+    /// What the program and its verbs last logged, and whether the program ended by itself.
+    pub fn log(&mut self) -> Vec<String> {
+        if let Some(Ok(Some(status))) = self.program.as_mut().map(Child::try_wait) {
+            self.log.push(format!("(it ended: {status})"));
+        }
         self.log.0.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }
 

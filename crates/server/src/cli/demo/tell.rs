@@ -44,8 +44,8 @@ impl Tell {
     /// Opens a scene; its times count from here.
     pub fn scene(&mut self, number: u8, title: &str) {
         self.scene = Instant::now();
-        self.line("");
-        self.line(&self.painted(Paint::Bold, &format!("{number}  {title}")));
+        line("");
+        line(&self.painted(Paint::Bold, &format!("{number}  {title}")));
     }
 
     /// Something was sent, at this moment.
@@ -70,30 +70,18 @@ impl Tell {
         }
         self.held += 1;
         let mut mark = self.painted(Paint::Green, "ok");
-        for line in wrapped(what, COLUMNS - TEXT_COLUMN) {
-            self.line(&format!("{:>width$}{mark} {line}", "", width = TEXT_COLUMN - 3));
+        for part in wrapped(what, COLUMNS - TEXT_COLUMN) {
+            line(&format!("{:>width$}{mark} {part}", "", width = TEXT_COLUMN - 3));
             mark = "  ".into();
         }
         Ok(())
     }
 
-    /// A line below the one before, in the column of the texts.
-    pub fn more(&self, text: &str) {
-        for line in wrapped(text, COLUMNS - TEXT_COLUMN) {
-            self.line(&format!("{:>TEXT_COLUMN$}{line}", ""));
-        }
-    }
-
     pub fn off(&self, trouble: &str) {
-        self.line("");
-        for line in wrapped(trouble, COLUMNS) {
-            self.line(&self.painted(Paint::Red, &line));
+        line("");
+        for part in wrapped(trouble, COLUMNS) {
+            line(&self.painted(Paint::Red, &part));
         }
-    }
-
-    pub fn line(&self, text: &str) {
-        // Whoever reads may have left; the story ends as it would have.
-        let _ = writeln!(stdout().lock(), "{text}");
     }
 
     fn row(&self, at: Instant, who: &str, sign: &str, text: &str) {
@@ -103,14 +91,26 @@ impl Tell {
             self.painted(Paint::Dim, &format!("{ms:>6} ms ")),
             self.painted(Paint::Cyan, &format!("{who:<9}"))
         );
-        for line in wrapped(text, COLUMNS - TEXT_COLUMN) {
-            self.line(&format!("{head}{line}"));
+        for part in wrapped(text, COLUMNS - TEXT_COLUMN) {
+            line(&format!("{head}{part}"));
             head = " ".repeat(TEXT_COLUMN);
         }
     }
 
     fn painted(&self, paint: Paint, text: &str) -> String {
         if self.paint { format!("\x1b[{}m{text}\x1b[0m", paint as u8) } else { text.to_owned() }
+    }
+}
+
+pub fn line(text: &str) {
+    // Whoever reads may have left; the story ends as it would have.
+    let _ = writeln!(stdout().lock(), "{text}");
+}
+
+/// A line below the one before, in the column of the texts.
+pub fn more(text: &str) {
+    for part in wrapped(text, COLUMNS - TEXT_COLUMN) {
+        line(&format!("{:>TEXT_COLUMN$}{part}", ""));
     }
 }
 
