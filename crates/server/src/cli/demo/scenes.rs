@@ -132,14 +132,11 @@ pub(super) async fn same_instant(play: &mut Play<'_>, item: &Item) -> Result<&'s
     let (winner, loser) = (pairs[0].0.caller.who, pairs[1].0.caller.who);
     let (yes, no) = (pairs[0].1, pairs[1].1);
     let one_each = yes.status == 200 && no.status == 422;
-    play.tell.check(
-        one_each,
-        &format!("exactly one 200 and one 422: {winner} has the six, {loser} knows at once"),
-        told,
-    )?;
-    play.tell.check(yes.text("/lines/0/ats_after") == "0", "the yes says that none are left", told)?;
+    play.tell.check(one_each, "exactly one 200 and one 422", told)?;
+    let none_left = yes.text("/lines/0/ats_after") == "0";
+    play.tell.check(none_left, &format!("{winner} has the six, and the yes says that none are left"), told)?;
     let honest = no.text("/code") == "insufficient_ats" && no.text("/shorts/0/available") == "0";
-    play.tell.check(honest, "the no is `insufficient_ats` and says how many are left: 0", told)?;
+    play.tell.check(honest, &format!("{loser} knows at once, and how many could be had: 0"), told)?;
     let level = play.level(item).await?;
     let six = Quantity::from(6);
     let right = Level { on_hand: six, allocated: six, ats: Quantity::ZERO, sequence: 2 };

@@ -90,6 +90,8 @@ impl Stage {
                 command.env_remove(&name);
             }
         }
+        // Its log is kept as text.
+        command.env("NO_COLOR", "1");
         command.arg("--data").arg(self.folder.path());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
         command
