@@ -1,6 +1,8 @@
 //! The command line: every verb of the program, each in a file of its own.
 
 pub mod admin;
+mod import;
+pub mod online_retail;
 pub mod operator;
 mod serve;
 mod verify;
@@ -50,6 +52,8 @@ enum Verb {
     Seed(admin::Seed),
     /// Check every invariant on the live data; exit status 1 when something is off.
     Verify(verify::Verify),
+    /// Import the files of a data set.
+    Import(import::Import),
     /// Make and list tenants.
     Tenant(admin::TenantCommand),
     /// Make, list and revoke API keys.
@@ -89,6 +93,7 @@ pub fn run(cli: Cli) -> ExitCode {
             Verb::Migrate => admin::migrate(place).await,
             Verb::Seed(verb) => verb.run(place).await,
             Verb::Verify(verb) => verb.run(place).await,
+            Verb::Import(verb) => verb.run(place).await,
             Verb::Tenant(verb) => verb.run(place).await,
             Verb::Key(verb) => verb.run(place).await,
         }
