@@ -63,8 +63,8 @@ impl Import {
 /// code, occurrence), and is booked once under it, for good. So after an error, a kill or a power
 /// cut run the same command again: it goes on where it stopped, and a run over files that are
 /// imported already changes nothing. A line that was corrected after its import is refused and
-/// shown, with both quantities. Do not rename a file: its name is part of the key of its opening
-/// stock.
+/// shown, with both quantities. Do not rename a file after its import: its name is part of the key
+/// of its opening stock, which is refused under another name.
 ///
 /// The report accounts for every line, and its lines, units and value add up to those of the files.
 ///

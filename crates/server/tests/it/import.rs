@@ -39,7 +39,6 @@ fn json(output: &Output) -> Value {
 }
 
 /// Runs an import that must end well, and gives its report.
-#[track_caller]
 async fn imported(mut command: Command) -> Value {
     let output = command.output().await.expect("the program runs");
     let report = json(&output);
@@ -376,6 +375,24 @@ async fn a_line_added_after_the_import_is_refused_until_its_file_is_a_new_one() 
     let rest = file(folder.path(), "rest.csv", &[two]);
     imported(import(&database.server_url(), &[rest])).await;
     assert_eq!(rows(&database, "SELECT trim_scale(sum(shipped))::text FROM promise").await, ["10"]);
+    verified(&database).await;
+}
+
+/// The name of a file is part of the key of its opening stock.
+#[tokio::test]
+async fn idem_14_a_renamed_file_brings_no_stock_twice() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let line = "1,22139,TEA,6,2010-12-01,2.5,7,UK";
+    let database = Database::new().await;
+    imported(import(&database.server_url(), &[file(folder.path(), "day.csv", &[line])])).await;
+    let before = state(&database).await;
+    let renamed = file(folder.path(), "renamed.csv", &[line]);
+    let output = import(&database.server_url(), &[renamed]).output().await.expect("it runs");
+    let report = json(&output);
+    assert_eq!(output.status.code(), Some(1), "{report:#}");
+    let reason = report["openings"]["refused"][0]["reason"].as_str().expect("a reason");
+    assert!(reason.contains("was the file renamed"), "{reason}");
+    assert_eq!(state(&database).await, before);
     verified(&database).await;
 }
 

@@ -36,6 +36,8 @@ pub struct Desk<'a> {
     pub skus: Vec<Result<SkuId, String>>,
     /// What earlier runs booked.
     known: HashMap<String, Booked>,
+    /// Files and SKUs of which a line that takes stock away is among it.
+    begun: HashSet<(usize, usize)>,
 }
 
 /// What became of a movement that stands for itself, or of a line.
@@ -79,13 +81,27 @@ impl<'a> Desk<'a> {
                 Ok(known)
             })
             .await?;
-        Ok(Self { sender, plan, warehouse, skus, known })
+        let begun = plan.steps.iter().filter(|step| takes(step) && known.contains_key(&step.key));
+        let begun = begun.map(|step| (step.file, step.sku)).collect();
+        Ok(Self { sender, plan, warehouse, skus, known, begun })
     }
 
     /// Receives the stock that a file begins with.
+    ///
+    /// It goes before the lines that take from it. Where such a line is booked and this is not, the
+    /// line came in with a file of another name, whose opening stock it has: received under the new
+    /// name, it would be there twice.
     pub async fn opening(&self, opening: &Opening) -> Result<Prepared, Stopped> {
         let booking = match &self.skus[opening.sku] {
             Err(why) => Booking::Refused(format!("its SKU could not be made: {why}")),
+            Ok(_)
+                if self.begun.contains(&(opening.file, opening.sku))
+                && !self.known.contains_key(&opening.key)
+                // Another process may have booked both between our two looks.
+                && self.sender.booked(vec![opening.key.clone()]).await?.is_empty() =>
+            {
+                Booking::Refused(RENAMED.to_owned())
+            }
             Ok(sku) => {
                 let intent = self.line(*sku, opening.quantity, &opening.key);
                 self.book_once::<Receive>("receive", &opening.key, *sku, opening.quantity, intent).await?
@@ -118,7 +134,7 @@ impl<'a> Desk<'a> {
                 }
                 (Ok(sku), Operation::Return { of }) => self.take_back(step, of, *sku, &sales).await?,
                 (Ok(sku), Operation::Adjust { quantity, reason, .. }) => {
-                    if quantity.is_sign_negative() && !opened && !self.known.contains_key(&step.key) {
+                    if takes(step) && !opened && !self.known.contains_key(&step.key) {
                         Booking::Refused(NOT_OPENED.to_owned())
                     } else {
                         let mut intent = self.line(*sku, *quantity, &step.key);
@@ -306,6 +322,8 @@ impl<'a> Desk<'a> {
     }
 }
 
+const RENAMED: &str =
+    "lines of it are booked already, with the opening stock of another file; was the file renamed after its import?";
 const NOT_OPENED: &str = "the opening stock that its file needs was refused, so it would take that of others";
 
 fn quantities_differ(booked: Decimal, said: Decimal) -> String {
@@ -314,6 +332,14 @@ fn quantities_differ(booked: Decimal, said: Decimal) -> String {
 
 fn vanished(key: &str, detail: &str) -> Stopped {
     Stopped { at: key.to_owned(), why: format!("{detail}; but nothing is found there") }
+}
+
+fn takes(step: &Step) -> bool {
+    match &step.operation {
+        Operation::Sale => true,
+        Operation::Return { .. } => false,
+        Operation::Adjust { quantity, .. } => quantity.is_sign_negative(),
+    }
 }
 
 /// The sources under which a line may stand. A return has one for each sale it takes back, and is

@@ -11,7 +11,7 @@
 //! within a SKU runs short, whatever comes back in between.
 //!
 //! A file renamed after its import gets new opening keys: its stock would be received twice
-//! while its lines are found booked. A file corrected after its import keeps its keys with
+//! while its lines are found booked, so such an opening is to be refused. A file corrected after its import keeps its keys with
 //! other contents: to be refused when booked, never booked over.
 
 mod codes;
