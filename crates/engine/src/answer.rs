@@ -143,7 +143,7 @@ impl Seal {
 
 /// Looks keys up. It is sent after the locks, so that an answer another replica just committed
 /// under the same rows is seen.
-pub(crate) const ANSWER_FIND: Sql = Sql::new(
+pub const ANSWER_FIND: Sql = Sql::new(
     "answer_find",
     &[Type::TEXT_ARRAY],
     "

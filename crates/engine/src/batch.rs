@@ -94,7 +94,7 @@ pub(crate) async fn run<S: TableSet>(core: &Core, calls: Vec<Waiting<S>>) {
                     }
                     break;
                 }
-                Err(failure) => match next(core, &failure, &mut tried, calls.len(), tenant(&calls)).await {
+                Err(failure) => match next(&failure, &mut tried, calls.len()).await {
                     Then::Again => {}
                     Then::Bisect => {
                         metrics::counter!("tallyhold_batch_bisections_total").increment(1);
@@ -126,7 +126,7 @@ enum Then {
 }
 
 /// What follows a failed attempt: see the design, "When a batch fails".
-async fn next(core: &Core, failure: &Failure, tried: &mut Tried, calls: usize, tenant: TenantId) -> Then {
+async fn next(failure: &Failure, tried: &mut Tried, calls: usize) -> Then {
     match failure {
         Failure::AnswerTaken => {
             tried.answers += 1;
@@ -137,11 +137,8 @@ async fn next(core: &Core, failure: &Failure, tried: &mut Tried, calls: usize, t
             }
         }
         // GUARD(serialization_retry): an expected outcome of running at once with others.
-        Failure::Serialization { deadlock, statement } => {
+        Failure::Serialization { .. } => {
             metrics::counter!("tallyhold_batch_retries_total").increment(1);
-            if let Some(error) = deadlock {
-                deadlock::log(core, tenant, error, statement).await;
-            }
             tried.serialization += 1;
             if tried.serialization > SERIALIZATION_TRIES {
                 return Then::Fail(Fault::Unavailable("it kept colliding with other transactions".into()));
@@ -190,13 +187,27 @@ async fn attempt<S: TableSet>(
     calls: &mut [Waiting<S>],
     skip_locked: bool,
 ) -> Result<Vec<Result<Answered, Fault>>, Failure> {
-    let tenant = tenant(calls);
     let begin = if calls[0].call.serializable() { Begin::Serializable } else { Begin::Write };
-    let mut tx = Tx::begin(&core.pool, tenant, begin, core.config.timeouts, core.config.named).await?;
+    let mut tx = Tx::begin(&core.pool, tenant(calls), begin, core.config.timeouts, core.config.named).await?;
+    let result = attempt_in(core, &mut tx, calls, skip_locked).await;
+    if let Err(Failure::Serialization { deadlock: Some(error), statement }) = &result {
+        // While our connection still stands: the log asks the server about it.
+        deadlock::log(core, tenant(calls), error, statement).await;
+    }
+    result
+}
+
+async fn attempt_in<S: TableSet>(
+    core: &Core,
+    tx: &mut Tx,
+    calls: &mut [Waiting<S>],
+    skip_locked: bool,
+) -> Result<Vec<Result<Answered, Fault>>, Failure> {
+    let tenant = tenant(calls);
     let mut set = S::default();
     let mut outcomes: Vec<Outcome> = calls.iter().map(|_| None).collect();
 
-    let (known, at) = load(core, &mut tx, &mut set, calls, &mut outcomes, skip_locked).await?;
+    let (known, at) = load(core, tx, &mut set, calls, &mut outcomes, skip_locked).await?;
     gate::pass("batch.loaded").await;
 
     for (waiting, outcome) in calls.iter().zip(&mut outcomes) {

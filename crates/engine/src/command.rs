@@ -20,6 +20,17 @@ use uuid::Uuid;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Permission(pub &'static str);
 
+/// Whom a call queues with, so that a process seldom waits for its own locks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Queue {
+    /// With its tenant's other calls.
+    Tenant,
+    /// With those that name the same single row up front, by a hash of its key.
+    Row(u64),
+    /// With those that name no row at all, and so need not wait behind a held one.
+    Aside,
+}
+
 /// Whether a command has named all its rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
@@ -61,10 +72,9 @@ pub trait Command<S: TableSet>: Send + Sync + 'static {
     type Done: Send + Sync + 'static;
     type Reject: Reject;
 
-    /// The single hot row it names up front: calls of equal hash go through one lane, so that a
-    /// process seldom queues against itself.
-    fn lane(&self) -> Option<u64> {
-        None
+    /// Whom it queues with.
+    fn lane(&self) -> Queue {
+        Queue::Tenant
     }
     /// How many rows it will touch, roughly: what bounds a batch.
     fn weight(&self) -> usize {

@@ -1,8 +1,9 @@
 //! The deadlock log: which two statements met, so that the design flaw shows.
 //!
 //! Owns `deadlock`. Ours is the statement that failed. The other's is asked of
-//! `pg_stat_activity` and believed only if it began before we heard of the deadlock, since by
-//! then the other goes on; else it is written down as unknown, never guessed.
+//! `pg_stat_activity` and believed only if it began before the last statement of our failed round
+//! trip: those follow the failed one at once, sooner than the other, let go by our failure, can
+//! begin its next. Else it is written down as unknown, never guessed.
 
 use crate::{
     run::Core,
@@ -10,21 +11,22 @@ use crate::{
     tx::{Begin, Step, Tx},
 };
 use kernel::id::TenantId;
-use std::time::Instant;
 use tokio_postgres::error::DbError;
 use uuid::Uuid;
 
-/// What a process is running, if that began at least `$3` milliseconds ago. The server's role
-/// sees the text of its own sessions only.
+/// What a process was running when ours failed. The server's role sees the text of its own
+/// sessions only.
 const DEADLOCK_OTHER: Sql = Sql::new(
     "deadlock_other",
-    &[Type::INT4_ARRAY, Type::INT8],
+    &[Type::INT4_ARRAY, Type::INT4],
     "
     SELECT a.query
     FROM pg_stat_activity AS a
+    JOIN pg_stat_activity AS ours ON ours.pid = $3
     WHERE a.pid = ANY($2)
         AND $1::uuid IS NOT NULL
-        AND a.query_start < clock_timestamp() - make_interval(secs => $3 / 1000.0)
+        AND a.pid <> ours.pid
+        AND a.query_start < ours.query_start
         AND a.query <> '<insufficient privilege>'
         AND a.query <> ''
     LIMIT 1",
@@ -52,16 +54,19 @@ fn blockers(detail: &str) -> Vec<i32> {
     texts.filter_map(|text| text.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()).collect()
 }
 
+/// The process that failed, which the server names first: "Process N waits".
+fn victim(detail: &str) -> Option<i32> {
+    detail.strip_prefix("Process ")?.split(' ').next()?.parse().ok()
+}
+
 /// Writes the deadlock down. A failure to do so is logged and changes nothing for the batch.
 pub(crate) async fn log(core: &Core, tenant: TenantId, error: &DbError, statement: &str) {
-    let heard = Instant::now();
     metrics::counter!("tallyhold_deadlocks_total").increment(1);
     let detail = error.detail().unwrap_or_default().to_owned();
     let written = async {
         let config = &core.config;
         let mut tx = Tx::begin(&core.reads, tenant, Begin::Write, config.timeouts, config.named).await?;
-        let elapsed_ms = i64::try_from(heard.elapsed().as_millis()).unwrap_or(i64::MAX);
-        let ask = Step::new(DEADLOCK_OTHER, vec![param(blockers(&detail)), param(elapsed_ms + 5)]);
+        let ask = Step::new(DEADLOCK_OTHER, vec![param(blockers(&detail)), param(victim(&detail))]);
         let found = tx.run(vec![ask]).await?;
         let other = found[0].first().map_or_else(|| "unknown".to_owned(), |row| name(row.get(0)));
         tracing::warn!(%statement, %other, %detail, "deadlock");
@@ -82,6 +87,7 @@ mod tests {
         let detail = "Process 71 waits for ShareLock on transaction 742; blocked by process 72.\n\
                       Process 72 waits for ShareLock on transaction 741; blocked by process 71.";
         assert_eq!(blockers(detail), [72, 71]);
+        assert_eq!(victim(detail), Some(71));
         assert_eq!(name("/* position_load */ SELECT 1"), "position_load");
         assert_eq!(name("UPDATE x"), "UPDATE x");
     }

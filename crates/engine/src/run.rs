@@ -3,7 +3,7 @@
 use crate::{
     answer::{Answer, InFlight, Seal},
     batch::Waiting,
-    command::{Call, Command, Encode, Head},
+    command::{Call, Command, Encode, Head, Queue},
     error::{Fault, StepError},
     lane::Lane,
     postgres::{self, ConnectError},
@@ -78,6 +78,7 @@ pub(crate) struct Core {
 pub struct Engine<S: TableSet> {
     core: Arc<Core>,
     lanes: Vec<Arc<Lane<S>>>,
+    aside: Arc<Lane<S>>,
     in_flight: InFlight,
     spread: RandomState,
     executors: TaskTracker,
@@ -87,14 +88,16 @@ impl<S: TableSet> Engine<S> {
     /// Connects, refuses a role that the walls between tenants would not hold, and starts the
     /// executors.
     pub async fn start(config: Config) -> Result<Self, ConnectError> {
-        let pool = postgres::pool(&config.database, config.lanes);
+        // One more than lanes: the executor of the calls that stand aside.
+        let pool = postgres::pool(&config.database, config.lanes + 1);
         let reads = postgres::pool(&config.database, config.read_connections);
         postgres::refuse_strong_role(&reads).await?;
         let seal = Seal::new(&config.secret);
         let core = Arc::new(Core { config, pool, reads, seal });
         let lanes: Vec<_> = (0..core.config.lanes.max(1)).map(|_| Arc::new(Lane::new())).collect();
+        let aside = Arc::new(Lane::new());
         let executors = TaskTracker::new();
-        for lane in &lanes {
+        for lane in lanes.iter().chain([&aside]) {
             let (lane, core) = (lane.clone(), core.clone());
             executors.spawn(async move {
                 // An executor does not panic; should it, the lane gets another.
@@ -104,7 +107,22 @@ impl<S: TableSet> Engine<S> {
             });
         }
         executors.close();
-        Ok(Self { core, lanes, in_flight: InFlight::default(), spread: RandomState::new(), executors })
+        Ok(Self { core, lanes, aside, in_flight: InFlight::default(), spread: RandomState::new(), executors })
+    }
+
+    fn lane(&self, tenant: TenantId, queue: Queue) -> &Lane<S> {
+        match queue {
+            Queue::Aside => &self.aside,
+            Queue::Tenant | Queue::Row(_) => {
+                let spread = self.spread.hash_one((tenant, queue));
+                &self.lanes[spread as usize % self.lanes.len()]
+            }
+        }
+    }
+
+    /// Whether a call of this queue would have to wait for more than the next batch.
+    pub fn is_crowded(&self, tenant: TenantId, queue: Queue) -> bool {
+        self.lane(tenant, queue).waiting() >= self.core.config.batch_calls_max
     }
 
     /// Runs the command once for its key, or replays what the key got before.
@@ -120,8 +138,7 @@ impl<S: TableSet> Engine<S> {
             let why = if matches!(fault, Fault::InFlight) { "in_flight" } else { "key_reused" };
             metrics::counter!("tallyhold_key_conflicts_total", "why" => why).increment(1);
         })?;
-        let spread = self.spread.hash_one((head.tenant, command.lane()));
-        let lane = &self.lanes[spread as usize % self.lanes.len()];
+        let lane = self.lane(head.tenant, command.lane());
         let (reply, answer) = oneshot::channel();
         let since = Instant::now();
         let deadline = since + self.core.config.deadline;
@@ -142,7 +159,7 @@ impl<S: TableSet> Engine<S> {
     /// Reads in one snapshot and one round trip, bound to the tenant by row-level security too.
     pub async fn read(&self, tenant: TenantId, steps: Vec<(Sql, Vec<Param>)>) -> Result<Vec<Vec<Row>>, StepError> {
         let Config { timeouts, named, .. } = self.core.config;
-        let tx = Tx::begin(&self.core.reads, tenant, Begin::Snapshot, timeouts, named).await?;
+        let mut tx = Tx::begin(&self.core.reads, tenant, Begin::Snapshot, timeouts, named).await?;
         tx.commit(steps.into_iter().map(|(sql, params)| Step::new(sql, params)).collect()).await
     }
 
@@ -153,7 +170,7 @@ impl<S: TableSet> Engine<S> {
         steps: Vec<(Sql, Vec<Param>)>,
     ) -> Result<Vec<Vec<Row>>, StepError> {
         let timeouts = Timeouts { statement_ms: 3_600_000, ..self.core.config.timeouts };
-        let tx = Tx::begin(&self.core.reads, tenant, Begin::Snapshot, timeouts, false).await?;
+        let mut tx = Tx::begin(&self.core.reads, tenant, Begin::Audit, timeouts, false).await?;
         tx.commit(steps.into_iter().map(|(sql, params)| Step::new(sql, params)).collect()).await
     }
 
@@ -167,9 +184,9 @@ impl<S: TableSet> Engine<S> {
         postgres::check_version(&self.core.reads, version).await
     }
 
-    /// Calls waiting per lane, for the metrics.
+    /// Calls waiting per lane, for the metrics; the last lane is the one aside.
     pub fn waiting(&self) -> Vec<usize> {
-        self.lanes.iter().map(|lane| lane.waiting()).collect()
+        self.lanes.iter().chain([&self.aside]).map(|lane| lane.waiting()).collect()
     }
 
     pub fn pools(&self) -> [(&'static str, deadpool_postgres::Status); 2] {
@@ -182,7 +199,7 @@ impl<S: TableSet> Engine<S> {
 
     /// Takes no more calls, answers all that wait, and ends.
     pub async fn shutdown(&self) {
-        self.lanes.iter().for_each(|lane| lane.close());
+        self.lanes.iter().chain([&self.aside]).for_each(|lane| lane.close());
         self.executors.wait().await;
     }
 }

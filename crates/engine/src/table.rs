@@ -61,6 +61,9 @@ pub trait Table: 'static {
     fn read(row: &Row) -> (Self::Key, Self::Row);
     /// One statement for all inserts, one for all updates; `changes` come sorted by key.
     fn store(changes: &[Change<'_, Self>], numbers: &Numbers) -> Vec<Write>;
+    /// Whether its rows may be locked. False for what is only ever inserted: the server has no
+    /// right to lock there either.
+    const LOCKED: bool = true;
     /// Whether its rows carry human numbers, and so are stored after the ranges returned them.
     const NUMBERED: bool = false;
     fn statements() -> Vec<Sql>;
@@ -210,6 +213,7 @@ impl<T: Table> Rows<T> {
     #[doc(hidden)]
     pub fn take(&mut self, want: &mut Want<T>) {
         for (key, mode) in want.0.drain(..) {
+            assert!(T::LOCKED || mode == Mode::Read, "{} is only ever inserted and read", T::NAME);
             match self.slots.get(&key) {
                 Some(slot) => assert!(
                     slot.mode >= mode,
@@ -462,7 +466,8 @@ macro_rules! table_set {
 
 #[doc(hidden)]
 pub fn spellings<T: Table>() -> Vec<(Sql, String)> {
-    let loads = Mode::ALL.iter().map(|mode| (T::LOAD, T::LOAD.spelled(mode.clause())));
+    let modes = if T::LOCKED { &Mode::ALL[..] } else { &[Mode::Read] };
+    let loads = modes.iter().map(|mode| (T::LOAD, T::LOAD.spelled(mode.clause())));
     let others = T::ENSURE.into_iter().chain(T::statements()).map(|sql| (sql, sql.spelled("")));
     loads.chain(others).collect()
 }

@@ -47,8 +47,10 @@ pub enum Begin {
     /// Read committed: sees, after a lock, what the former holder committed.
     Write,
     Serializable,
-    /// One snapshot, read only.
+    /// One snapshot, read only, found by key like a batch.
     Snapshot,
+    /// One snapshot, read only, over whole tables.
+    Audit,
 }
 
 /// One statement of a round trip.
@@ -93,7 +95,7 @@ impl Tx {
         let mode = match begin {
             Begin::Write => "",
             Begin::Serializable => " ISOLATION LEVEL SERIALIZABLE",
-            Begin::Snapshot => " ISOLATION LEVEL REPEATABLE READ READ ONLY",
+            Begin::Snapshot | Begin::Audit => " ISOLATION LEVEL REPEATABLE READ READ ONLY",
         };
         let Timeouts { statement_ms, lock_ms, idle_ms } = timeouts;
         let mut opening = format!(
@@ -101,8 +103,8 @@ impl Tx {
              SET LOCAL lock_timeout={lock_ms};SET LOCAL idle_in_transaction_session_timeout={idle_ms}",
             tenant.uuid().simple()
         );
-        if begin != Begin::Snapshot {
-            // Batches find rows by key only. A generic plan made while the tables were empty would
+        if begin != Begin::Audit {
+            // Rows are found by key only. A generic plan made while the tables were empty would
             // hash-join and scan for ever after.
             let _ = write!(
                 opening,
@@ -119,13 +121,13 @@ impl Tx {
     }
 
     /// As [`Tx::run`], and commits in the same round trip.
-    pub(crate) async fn commit(mut self, steps: Vec<Step>) -> Result<Vec<Vec<Row>>, StepError> {
+    pub(crate) async fn commit(&mut self, steps: Vec<Step>) -> Result<Vec<Vec<Row>>, StepError> {
         let rows = self.round_trip(steps, Some("COMMIT")).await?;
         self.conn = None;
         Ok(rows)
     }
 
-    pub(crate) async fn rollback(mut self) {
+    pub(crate) async fn rollback(&mut self) {
         if self.round_trip(Vec::new(), Some("ROLLBACK")).await.is_ok() {
             self.conn = None;
         }

@@ -83,6 +83,11 @@ impl Database {
         connect(&self.admin()).await
     }
 
+    /// A raw connection as superuser to another database of the server.
+    pub async fn raw_outside(&self) -> Client {
+        connect(&self.server.config("postgres", "postgres")).await
+    }
+
     /// Waits until some backend of this database waits for a lock inside a statement whose text
     /// holds `text`, as the server itself tells.
     pub async fn wait_for_lock_wait(&self, text: &str) {

@@ -45,6 +45,7 @@ impl Table for Skus {
     type Key = SkuId;
     type Row = Sku;
     const NAME: &'static str = "sku";
+    const LOCKED: bool = false;
     const LOAD: Sql = SKU_LOAD;
 
     fn keys(keys: &[SkuId]) -> Vec<Param> {
@@ -103,6 +104,7 @@ impl Table for SkuCodes {
     type Key = String;
     type Row = SkuId;
     const NAME: &'static str = "sku_code";
+    const LOCKED: bool = false;
     const LOAD: Sql = SKU_CODE_LOAD;
 
     fn keys(keys: &[String]) -> Vec<Param> {
@@ -148,6 +150,7 @@ impl Table for Warehouses {
     type Key = WarehouseId;
     type Row = Warehouse;
     const NAME: &'static str = "warehouse";
+    const LOCKED: bool = false;
     const LOAD: Sql = WAREHOUSE_LOAD;
 
     fn keys(keys: &[WarehouseId]) -> Vec<Param> {
@@ -201,6 +204,7 @@ impl Table for WarehouseCodes {
     type Key = String;
     type Row = WarehouseId;
     const NAME: &'static str = "warehouse_code";
+    const LOCKED: bool = false;
     const LOAD: Sql = WAREHOUSE_CODE_LOAD;
 
     fn keys(keys: &[String]) -> Vec<Param> {

@@ -7,7 +7,7 @@ use super::{
     rules::{self, Stopped},
 };
 use crate::{Cx, Wants, WorkingSet};
-use engine::{Command, Next, command::Permission};
+use engine::{Command, Next, Queue, command::Permission};
 use jiff::civil::Date;
 use kernel::{
     id::{SkuId, WarehouseId},
@@ -67,10 +67,14 @@ impl utoipa::ToSchema for Priority {}
 pub struct Allocate {
     #[schema(min_items = 1, max_items = 200)]
     pub lines: Vec<AllocateLine>,
+    /// What the pre-check saw to be short, without a lock: see [`super::precheck`].
+    #[serde(skip)]
+    #[schema(ignore)]
+    pub seen_short: Vec<Short>,
 }
 
 impl AllocateLine {
-    const fn key(&self) -> PositionKey {
+    pub(super) const fn key(&self) -> PositionKey {
         PositionKey { sku: self.sku_id, warehouse: self.warehouse_id }
     }
 }
@@ -81,8 +85,11 @@ impl Command<WorkingSet> for Allocate {
     type Done = Promised;
     type Reject = Refusal;
 
-    fn lane(&self) -> Option<u64> {
-        super::model::single_position(self.lines.iter().map(|line| (line.sku_id, line.warehouse_id)))
+    fn lane(&self) -> Queue {
+        if !self.seen_short.is_empty() {
+            return Queue::Aside;
+        }
+        super::model::queue(self.lines.iter().map(|line| (line.sku_id, line.warehouse_id)))
     }
 
     fn weight(&self) -> usize {
@@ -90,6 +97,9 @@ impl Command<WorkingSet> for Allocate {
     }
 
     fn wants(&self, _: &WorkingSet, wants: &mut Wants) -> Next {
+        if !self.seen_short.is_empty() {
+            return Next::Complete;
+        }
         for line in &self.lines {
             wants.sku.read(line.sku_id);
             wants.warehouse.read(line.warehouse_id);
@@ -102,6 +112,9 @@ impl Command<WorkingSet> for Allocate {
     }
 
     fn decide(&self, cx: &mut Cx<'_>) -> Result<Promised, Refusal> {
+        if !self.seen_short.is_empty() {
+            return Err(Refusal::AtsInsufficient { shorts: self.seen_short.clone() });
+        }
         let mut sums: BTreeMap<PositionKey, Quantity> = BTreeMap::new();
         for (line, of) in self.lines.iter().enumerate() {
             check_line(cx, line, of.sku_id, of.warehouse_id, of.quantity.get())?;

@@ -11,6 +11,7 @@
 mod adjust;
 mod allocate;
 pub mod model;
+mod precheck;
 pub mod read;
 mod receive;
 mod refusal;
@@ -23,6 +24,7 @@ pub mod sql;
 pub use adjust::{Adjust, AdjustLine};
 pub use allocate::{Allocate, AllocateLine};
 pub use model::{Moved, MovedLine, Promised, PromisedLine};
+pub use precheck::precheck;
 pub use receive::{Receive, ReceiveLine};
 pub use refusal::{Refusal, Short, check_lines};
 pub use release::{Release, ReleaseLine};

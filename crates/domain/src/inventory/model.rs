@@ -2,7 +2,7 @@
 
 use super::{refusal::Refusal, sql::Promises};
 use crate::{Cx, Wants, WorkingSet};
-use engine::{Next, event::Event, table::Look};
+use engine::{Next, Queue, event::Event, table::Look};
 use jiff::{Timestamp, civil::Date};
 use kernel::{
     id::{PositionId, PromiseId, SkuId, WarehouseId},
@@ -279,14 +279,16 @@ pub struct Promised {
     pub lines: Vec<PromisedLine>,
 }
 
-/// The lane of a call whose lines all name one position.
-pub fn single_position(mut lines: impl Iterator<Item = (SkuId, WarehouseId)>) -> Option<u64> {
-    let first = lines.next()?;
-    lines.all(|line| line == first).then(|| {
+/// A call whose lines all name one position queues with that position's other calls.
+pub fn queue(mut lines: impl Iterator<Item = (SkuId, WarehouseId)>) -> Queue {
+    let Some(first) = lines.next() else { return Queue::Tenant };
+    if lines.all(|line| line == first) {
         let mix = first.0.uuid().as_u128() ^ first.1.uuid().as_u128().rotate_left(64);
         // Both halves: the upper ones of two ids minted together are alike.
-        (mix ^ (mix >> 64)) as u64
-    })
+        Queue::Row((mix ^ (mix >> 64)) as u64)
+    } else {
+        Queue::Tenant
+    }
 }
 
 /// Wants the promises a call names, and, once those are loaded, what hangs on them. `lines` are

@@ -7,7 +7,7 @@ use super::{
     rules,
 };
 use crate::{Cx, Wants, WorkingSet};
-use engine::{Command, Next, command::Permission};
+use engine::{Command, Next, Queue, command::Permission};
 use kernel::{
     id::{SkuId, WarehouseId},
     quantity::Positive,
@@ -41,8 +41,8 @@ impl Command<WorkingSet> for Receive {
     type Done = Moved;
     type Reject = Refusal;
 
-    fn lane(&self) -> Option<u64> {
-        super::model::single_position(self.lines.iter().map(|line| (line.sku_id, line.warehouse_id)))
+    fn lane(&self) -> Queue {
+        super::model::queue(self.lines.iter().map(|line| (line.sku_id, line.warehouse_id)))
     }
 
     fn weight(&self) -> usize {

@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 
 /// A position that cannot give what a call wants of it.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct Short {
     pub sku_id: SkuId,
     pub warehouse_id: WarehouseId,

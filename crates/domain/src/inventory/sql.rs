@@ -325,6 +325,7 @@ impl Table for StockSources {
     type Key = String;
     type Row = StockSource;
     const NAME: &'static str = "stock_source";
+    const LOCKED: bool = false;
     const LOAD: Sql = STOCK_SOURCE_LOAD;
 
     fn keys(keys: &[String]) -> Vec<Param> {

@@ -35,6 +35,7 @@ impl Table for TenantSlugs {
     type Key = Slug;
     type Row = TenantId;
     const NAME: &'static str = "tenant_slug";
+    const LOCKED: bool = false;
     const LOAD: Sql = TENANT_SLUG_LOAD;
 
     fn keys(keys: &[Slug]) -> Vec<Param> {
@@ -78,6 +79,7 @@ impl Table for Tenants {
     type Key = TenantId;
     type Row = Tenant;
     const NAME: &'static str = "tenant";
+    const LOCKED: bool = false;
     const LOAD: Sql = TENANT_LOAD;
 
     fn keys(keys: &[TenantId]) -> Vec<Param> {

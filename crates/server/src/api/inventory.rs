@@ -69,8 +69,9 @@ async fn adjust(State(app): State<SharedApp>, write: Write<Adjust>) -> Response 
     security(("api_key" = [])), params(WriteHeaders), request_body = Allocate,
     responses((status = 200, body = Promised), WriteProblems)
 )]
-async fn allocate(State(app): State<SharedApp>, write: Write<Allocate>) -> Response {
-    write.run(&app, ok).await
+async fn allocate(State(app): State<SharedApp>, mut write: Write<Allocate>) -> Result<Response, Problem> {
+    write.body.seen_short = inventory::precheck(&app.engine, write.caller.tenant, write.key(), &write.body).await?;
+    Ok(write.run(&app, ok).await)
 }
 
 /// Gives open units of promises back: all lines, or none. Releasing more than is open is a 422

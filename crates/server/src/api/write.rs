@@ -20,6 +20,7 @@ use engine::{
 };
 use kernel::id::CallId;
 use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
 use std::{marker::PhantomData, net::SocketAddr};
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -123,20 +124,46 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
         }
         let text = inner.to_string();
         let message = text.rsplit_once(" at line ").map_or(text.as_str(), |(message, _)| message).to_owned();
-        // A missing member has no place of its own; its parent's path and its name make one.
-        let missing = message.strip_prefix("missing field `").and_then(|rest| rest.strip_suffix('`'));
+        // A missing or doubled member has no place of its own; its parent's path and its name make one.
+        let missing = ["missing field `", "duplicate field `"]
+            .into_iter()
+            .find_map(|prefix| message.strip_prefix(prefix)?.strip_suffix('`'));
         let field = match missing {
+            _ if path.starts_with('[') => "body".to_owned(),
             Some(name) if path == "." => name.to_owned(),
             Some(name) => format!("{path}.{name}"),
             None if path == "." => "body".to_owned(),
-            None => path,
+            // Within an array that stands for an object, its place in the list says enough.
+            None => path.split_once("][").map_or(path.clone(), |(place, _)| format!("{place}]")),
         };
         Problem::invalid(field, message)
     })?;
     deserializer
         .end()
         .map_err(|error| Problem::malformed("malformed_json", format!("the body goes on after its JSON: {error}")))?;
+    no_positional(bytes)?;
     Ok(value)
+}
+
+/// Refuses an array where an object belongs: serde would take its items by position, and a caller
+/// whose order differs from ours would book something else. No request of ours nests arrays.
+fn no_positional(bytes: &[u8]) -> Result<(), Problem> {
+    fn nested(value: &Value, place: &str) -> Option<String> {
+        match value {
+            Value::Array(items) => items.iter().enumerate().find_map(|(index, item)| {
+                let place = format!("{place}[{index}]");
+                if item.is_array() { Some(place) } else { nested(item, &place) }
+            }),
+            Value::Object(members) => members.iter().find_map(|(name, member)| {
+                nested(member, &if place.is_empty() { name.clone() } else { format!("{place}.{name}") })
+            }),
+            _ => None,
+        }
+    }
+    let value: Value =
+        serde_json::from_slice(bytes).map_err(|error| Problem::malformed("malformed_json", error.to_string()))?;
+    let place = if value.is_array() { Some("body".to_owned()) } else { nested(&value, "") };
+    place.map_or(Ok(()), |place| Err(Problem::invalid(place, "must be an object, not an array")))
 }
 
 fn head(parts: &Parts, caller: &Caller, key: Key, body: &[u8]) -> Result<Head, Problem> {
@@ -155,6 +182,12 @@ fn head(parts: &Parts, caller: &Caller, key: Key, body: &[u8]) -> Result<Head, P
         correlation,
         remote,
     })
+}
+
+impl<T, C> Write<T, C> {
+    pub fn key(&self) -> &Key {
+        &self.head.key
+    }
 }
 
 impl<T: Command<WorkingSet>> Write<T> {

@@ -1,6 +1,7 @@
 //! The command line: every verb of the program, each in a file of its own.
 
 pub mod admin;
+mod demo;
 mod import;
 pub mod online_retail;
 pub mod operator;
@@ -48,6 +49,8 @@ enum Verb {
     Serve(serve::Serve),
     /// Bring a database to the schema of this program.
     Migrate,
+    // Described by its own type, at length.
+    Demo(demo::Demo),
     /// Make a demonstration tenant with stock, once.
     Seed(admin::Seed),
     /// Check every invariant on the live data; exit status 1 when something is off.
@@ -91,6 +94,7 @@ pub fn run(cli: Cli) -> ExitCode {
         match cli.verb {
             Verb::Serve(verb) => verb.run(place).await,
             Verb::Migrate => admin::migrate(place).await,
+            Verb::Demo(verb) => verb.run().await,
             Verb::Seed(verb) => verb.run(place).await,
             Verb::Verify(verb) => verb.run(place).await,
             Verb::Import(verb) => verb.run(place).await,

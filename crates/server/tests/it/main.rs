@@ -1,4 +1,16 @@
 //! The program over HTTP on a real PostgreSQL. A test's name carries the requirement or case it
 //! proves.
 
+mod ats;
+mod cases;
+mod embedded;
+mod failure;
+mod idem;
 mod import;
+mod input;
+mod isolation;
+mod operation;
+mod outbox;
+mod precheck;
+mod process;
+mod statements;

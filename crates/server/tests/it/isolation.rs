@@ -1,0 +1,262 @@
+//! The wall between tenants.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use testkit::App;
+
+/// One row of everything, at the tenant of `token`.
+async fn one_of_each(app: &App, token: &str, tag: &str) -> BTreeMap<&'static str, String> {
+    let text = |value: &Value| value.as_str().expect("an id").to_owned();
+    let sku = app.post_as(token, "/v1/skus", tag, &json!({"code": tag, "name": tag, "unit": "piece"})).await.ok();
+    let place = format!("{tag}-w");
+    let warehouse = app.post_as(token, "/v1/warehouses", &place, &json!({"code": tag, "name": tag})).await.ok();
+    let line = json!({"sku_id": sku["sku_id"], "warehouse_id": warehouse["warehouse_id"], "quantity": "9"});
+    let lines = json!({"lines": [line]});
+    app.post_as(token, "/v1/stock/receive", &format!("{tag}-r"), &lines).await.ok();
+    let promise = app.post_as(token, "/v1/stock/allocate", &format!("{tag}-a"), &lines).await.ok();
+    let key = json!({"name": tag, "permissions": ["inventory.read"]});
+    let key = app.post_as(token, "/v1/api-keys", &format!("{tag}-k"), &key).await.ok();
+    BTreeMap::from([
+        ("sku_id", text(&sku["sku_id"])),
+        ("warehouse_id", text(&warehouse["warehouse_id"])),
+        ("promise_id", text(&promise["lines"][0]["promise_id"])),
+        ("position_id", text(&promise["lines"][0]["position_id"])),
+        ("api_key_id", text(&key["api_key_id"])),
+    ])
+}
+
+/// What a body of each write would be, naming the rows of `ids`.
+fn body(path: &str, ids: &BTreeMap<&'static str, String>) -> Option<Value> {
+    let of_position = json!({"sku_id": ids["sku_id"], "warehouse_id": ids["warehouse_id"], "quantity": "1"});
+    let of_promise = json!({"promise_id": ids["promise_id"], "quantity": "1"});
+    Some(match path {
+        "/v1/stock/receive" | "/v1/stock/allocate" => json!({"lines": [of_position]}),
+        "/v1/stock/adjust" => {
+            let mut line = of_position;
+            line["reason"] = json!("count");
+            json!({"lines": [line]})
+        }
+        "/v1/promises/ship" | "/v1/promises/release" | "/v1/promises/return" => json!({"lines": [of_promise]}),
+        // They name no row of anybody.
+        "/v1/skus" | "/v1/warehouses" | "/v1/api-keys" => return None,
+        "/v1/api-keys/{api_key_id}" => Value::Null,
+        other => panic!("{other} is a new write route: say here what it names of another tenant"),
+    })
+}
+
+#[tokio::test]
+async fn ten_01_test_07_no_route_shows_or_touches_another_tenants_rows() {
+    let app = App::start().await;
+    let (_, heron) = app.other_tenant("heron").await;
+    let theirs = one_of_each(&app, &heron, "THEIRS").await;
+    let fill =
+        |path: &str| theirs.iter().fold(path.to_owned(), |path, (name, id)| path.replace(&format!("{{{name}}}"), id));
+    let before = app.get_as(&heron, &fill("/v1/stock-positions/{position_id}")).await.ok();
+
+    let description = serde_json::to_value(server::api::openapi()).expect("JSON");
+    let mut seen = 0;
+    for (path, item) in description["paths"].as_object().expect("paths") {
+        if !path.starts_with("/v1/") {
+            continue;
+        }
+        for method in ["get", "post", "put", "patch", "delete"] {
+            if item.get(method).is_none() {
+                continue;
+            }
+            seen += 1;
+            let url = fill(path);
+            assert!(!url.contains('{'), "{path} has an id this suite does not know");
+            if method == "get" {
+                let reply = app.get(&url).await;
+                if path.contains('{') {
+                    assert_eq!(reply.status, 404, "{path}: {}", reply.text());
+                } else {
+                    let text = reply.text();
+                    assert_eq!(reply.status, 200, "{path}: {text}");
+                    for id in theirs.values() {
+                        assert!(!text.contains(id), "{path} shows {id}: {text}");
+                    }
+                }
+            } else if let Some(body) = body(path, &theirs) {
+                let verb: Method = method.to_uppercase().parse().expect("a method");
+                let request = app.request(verb, &url).bearer_auth(&app.token).header("idempotency-key", path.as_str());
+                let reply = app.send(if body.is_null() { request } else { request.json(&body) }).await;
+                assert_eq!(reply.status, 404, "{path}: {}", reply.text());
+            }
+        }
+    }
+    assert!(seen >= 20, "{seen} operations");
+    let after = app.get_as(&heron, &fill("/v1/stock-positions/{position_id}")).await.ok();
+    assert_eq!(before, after);
+    app.finish().await;
+}
+
+#[tokio::test]
+async fn ten_01_case_095_the_credential_alone_decides_the_tenant() {
+    let app = App::start().await;
+    let (other, heron) = app.other_tenant("heron").await;
+    for query in [format!("?org={other}"), format!("?tenant={other}"), format!("?tenant_id={other}")] {
+        let request = app.request(Method::GET, &format!("/v1/tenant{query}")).bearer_auth(&app.token);
+        let request = request.header("x-tenant-id", other.to_string()).header("x-org-id", "heron");
+        assert_eq!(app.send(request).await.ok()["slug"], "kestrel");
+    }
+    assert_eq!(app.get_as(&heron, "/v1/tenant").await.ok()["slug"], "heron");
+    // Our key's secret under the other tenant's name opens nothing.
+    let mut parts: Vec<_> = app.token.split('_').map(str::to_owned).collect();
+    parts[1] = other.uuid().simple().to_string();
+    app.get_as(&parts.join("_"), "/v1/tenant").await.problem(401, "unauthorized");
+    // No tenant in it: refused, not everybody's data.
+    app.get_as(&format!("thk__{}_{}", parts[2], parts[3]), "/v1/tenant").await.problem(401, "unauthorized");
+    app.finish().await;
+}
+
+#[tokio::test]
+async fn ten_02_case_096_a_query_that_forgets_its_tenant_filter_finds_nothing_of_others() {
+    let app = App::start().await;
+    let (_, heron) = app.other_tenant("heron").await;
+    one_of_each(&app, &heron, "THEIRS").await;
+    one_of_each(&app, &app.token, "OURS").await;
+    let server = app.database.raw().await;
+    let admin = app.database.raw_admin().await;
+    let tables = admin
+        .query(
+            "SELECT c.relname::text FROM pg_class c
+             JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'tenant_id'
+             WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p') AND NOT c.relispartition
+                 AND c.relname <> 'tenant_slug'",
+            &[],
+        )
+        .await
+        .expect("the catalog");
+    assert!(tables.len() >= 12, "{}", tables.len());
+    for table in tables {
+        let table: String = table.get(0);
+        let everything: i64 =
+            admin.query_one(&format!("SELECT count(*) FROM {table}"), &[]).await.expect("superuser").get(0);
+        // Without a tenant: nothing at all.
+        let none = server.query_one(&format!("SELECT count(*) FROM {table}"), &[]).await.expect("a count");
+        assert_eq!(none.get::<_, i64>(0), 0, "{table} without a tenant");
+        // With one, and no filter: its own rows only.
+        server
+            .batch_execute(&format!("BEGIN; SET LOCAL tallyhold.tenant_id = '{}'", app.tenant.uuid()))
+            .await
+            .expect("a transaction");
+        let others = format!("SELECT count(*) FROM {table} WHERE tenant_id <> $1");
+        let found = server.query_one(&others, &[&app.tenant.uuid()]).await.expect("a count");
+        assert_eq!(found.get::<_, i64>(0), 0, "{table} shows others");
+        let own: i64 = server.query_one(&format!("SELECT count(*) FROM {table}"), &[]).await.expect("a count").get(0);
+        assert!(own < everything || everything == 0, "{table}: {own} of {everything}");
+        server.batch_execute("ROLLBACK").await.expect("an end");
+        // Both walls: the policy is there, and forced on the owner too.
+        let wall = "SELECT relrowsecurity AND relforcerowsecurity FROM pg_class WHERE oid = $1::text::regclass";
+        assert!(admin.query_one(wall, &[&table]).await.expect("the catalog").get::<_, bool>(0), "{table}");
+    }
+    // Nor can a row be written into another tenant.
+    server
+        .batch_execute(&format!("BEGIN; SET LOCAL tallyhold.tenant_id = '{}'", app.tenant.uuid()))
+        .await
+        .expect("a transaction");
+    let error = server
+        .batch_execute("INSERT INTO deadlock VALUES (gen_random_uuid(), gen_random_uuid(), '', '', '', now())")
+        .await
+        .expect_err("the wall");
+    assert_eq!(error.code().map(tokio_postgres::error::SqlState::code), Some("42501"));
+    app.finish().await;
+}
+
+#[tokio::test]
+async fn ten_02_serving_as_a_role_that_no_wall_binds_is_refused() {
+    let app = App::start().await;
+    let strong = testkit::app::config(app.database.admin());
+    let error = domain::Engine::start(strong).await.err().expect("a superuser is refused");
+    assert!(error.to_string().contains("superuser") && error.to_string().contains("tallyhold_server"), "{error}");
+    let admin = app.database.raw_admin().await;
+    let role = format!("bypass_{}", app.database.name);
+    admin.batch_execute(&format!("CREATE ROLE {role} LOGIN BYPASSRLS")).await.expect("a role");
+    let mut config = app.database.server();
+    config.user(&role);
+    let error = domain::Engine::start(testkit::app::config(config)).await.err().expect("BYPASSRLS is refused");
+    assert!(error.to_string().contains("BYPASSRLS"), "{error}");
+    let mut config = app.database.server();
+    admin
+        .batch_execute(&format!("ALTER ROLE {role} NOBYPASSRLS; GRANT tallyhold_owner TO {role}"))
+        .await
+        .expect("a grant");
+    config.user(&role);
+    let error =
+        domain::Engine::start(testkit::app::config(config)).await.err().expect("a member of the owner is refused");
+    assert!(error.to_string().contains("tallyhold_owner"), "{error}");
+    admin.batch_execute(&format!("DROP ROLE {role}")).await.expect("cleaned up");
+    app.finish().await;
+}
+
+#[tokio::test]
+async fn case_094_lists_counts_and_audit_of_a_new_tenant_are_empty() {
+    let app = App::start().await;
+    one_of_each(&app, &app.token, "OURS").await;
+    let (_, heron) = app.other_tenant("heron").await;
+    for path in ["/v1/skus", "/v1/warehouses", "/v1/stock-positions", "/v1/promises", "/v1/deadlocks"] {
+        assert_eq!(app.get_as(&heron, path).await.ok()["items"], json!([]), "{path}");
+    }
+    let audit = app.get_as(&heron, "/v1/audit").await.ok();
+    let commands: Vec<_> = audit["items"].as_array().expect("rows").iter().map(|row| row["command"].clone()).collect();
+    assert_eq!(commands, ["tenancy.create_tenant", "tenancy.create_api_key"]);
+    app.finish().await;
+}
+
+#[tokio::test]
+async fn ten_01_the_tenant_leads_every_primary_and_unique_key() {
+    let app = App::start().await;
+    let admin = app.database.raw_admin().await;
+    let loose = admin
+        .query(
+            "SELECT c.relname::text, i.indexrelid::regclass::text
+             FROM pg_index i
+             JOIN pg_class c ON c.oid = i.indrelid
+             JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = i.indkey[0]
+             WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p')
+                 AND i.indisunique AND a.attname <> 'tenant_id'
+                 AND c.relname NOT IN ('tenant_slug', 'migration')",
+            &[],
+        )
+        .await
+        .expect("the catalog");
+    let loose: Vec<String> = loose.iter().map(|row| row.get(1)).collect();
+    assert!(loose.is_empty(), "{loose:?}");
+    app.finish().await;
+}
+
+#[tokio::test]
+async fn a_key_does_what_its_permissions_say_until_it_is_revoked() {
+    let app = App::start().await;
+    let stock = app.stock("5").await;
+    let made = app.post("/v1/api-keys", "k1", &json!({"name": "shop", "permissions": ["inventory.read"]})).await.ok();
+    let (reader, id) = (made["secret"].as_str().expect("a secret"), made["api_key_id"].as_str().expect("an id"));
+    app.get_as(reader, "/v1/stock-positions").await.ok();
+    app.get_as(reader, "/v1/skus").await.problem(403, "permission_missing");
+    app.post_as(reader, "/v1/stock/receive", "r", &stock.lines(&["1"])).await.problem(403, "permission_missing");
+    app.get_as(reader, "/v1/api-keys").await.problem(403, "permission_missing");
+    // A key cannot grant what its maker lacks.
+    let manager = app.key_with(&["tenancy.manage"]).await;
+    let more = json!({"name": "more", "permissions": ["inventory.write"]});
+    app.post_as(&manager, "/v1/api-keys", "m", &more).await.problem(422, "permission_exceeded");
+    let odd = json!({"name": "odd", "permissions": ["everything"]});
+    app.post("/v1/api-keys", "odd", &odd).await.problem(422, "permission_unknown");
+    let operator = json!({"name": "op", "permissions": ["operator"]});
+    app.post("/v1/api-keys", "op", &operator).await.problem(422, "permission_unknown");
+    let revoke = |key: &str| {
+        app.request(Method::DELETE, &format!("/v1/api-keys/{id}"))
+            .bearer_auth(&app.token)
+            .header("idempotency-key", key)
+    };
+    let first = app.send(revoke("x1")).await.ok();
+    app.get_as(reader, "/v1/stock-positions").await.problem(401, "unauthorized");
+    let second = app.send(revoke("x2")).await.ok();
+    assert_eq!(first["revoked_at"], second["revoked_at"], "revoking twice is revoking once");
+    // A wrong secret of a known key.
+    let wrong = format!("{}0", &app.token[..app.token.len() - 1]);
+    let wrong = if wrong == app.token { format!("{}1", &app.token[..app.token.len() - 1]) } else { wrong };
+    app.get_as(&wrong, "/v1/tenant").await.problem(401, "unauthorized");
+    app.finish().await;
+}
