@@ -84,7 +84,7 @@ impl Running {
     pub fn start(engine: Engine, listener: TcpListener) -> std::io::Result<Self> {
         install_metrics();
         let address = listener.local_addr()?;
-        let app = Arc::new(App { engine, keys: Keys::default() });
+        let app = Arc::new(App { engine: Arc::new(engine), keys: Keys::default() });
         let service = api::router(app.clone()).into_make_service_with_connect_info::<SocketAddr>();
         let (stop, stopped) = oneshot::channel::<()>();
         let served = tokio::spawn(async move {

@@ -1,1 +1,5 @@
-//! Load and proof: the baselines and measurements of `tallyhold bench`.
+//! Tallyhold under load: workloads, the ways others do the same work, and their measuring.
+//!
+//! Runs only on databases it made itself, never on anybody's data.
+
+pub mod bench;

@@ -1,6 +1,7 @@
 //! The command line: every verb of the program, each in a file of its own.
 
 pub mod admin;
+mod bench;
 pub mod operator;
 mod serve;
 mod verify;
@@ -50,6 +51,8 @@ enum Verb {
     Seed(admin::Seed),
     /// Check every invariant on the live data; exit status 1 when something is off.
     Verify(verify::Verify),
+    /// Measure this program beside other ways to do the same, on a throw-away database.
+    Bench(bench::Bench),
     /// Make and list tenants.
     Tenant(admin::TenantCommand),
     /// Make, list and revoke API keys.
@@ -89,6 +92,7 @@ pub fn run(cli: Cli) -> ExitCode {
             Verb::Migrate => admin::migrate(place).await,
             Verb::Seed(verb) => verb.run(place).await,
             Verb::Verify(verb) => verb.run(place).await,
+            Verb::Bench(verb) => verb.run().await,
             Verb::Tenant(verb) => verb.run(place).await,
             Verb::Key(verb) => verb.run(place).await,
         }
