@@ -28,6 +28,9 @@ pub struct Config {
     pub database: tokio_postgres::Config,
     /// Executors, each with a connection of its own.
     pub lanes: usize,
+    /// How many of them one tenant's calls are spread over: more would only make its batches
+    /// smaller, fewer lanes in all would let tenants wait for each other's commits.
+    pub lanes_per_tenant: usize,
     pub batch_calls_max: usize,
     pub batch_rows_max: usize,
     /// Calls waiting in one lane; beyond it callers are told to come back.
@@ -42,12 +45,17 @@ pub struct Config {
     pub secret: Vec<u8>,
 }
 
+/// A lane mostly waits, for the disk and for the server: this many keep a core busy when each
+/// tenant has little to do.
+const LANES_PER_CORE: usize = 8;
+
 impl Config {
     pub fn new(database: tokio_postgres::Config, secret: Vec<u8>) -> Self {
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
         Self {
             database,
-            lanes: cores,
+            lanes: cores * LANES_PER_CORE,
+            lanes_per_tenant: cores,
             batch_calls_max: 256,
             batch_rows_max: 2_000,
             waiting_max: 8_192,
@@ -120,8 +128,7 @@ impl<S: TableSet> Engine<S> {
             let why = if matches!(fault, Fault::InFlight) { "in_flight" } else { "key_reused" };
             metrics::counter!("tallyhold_key_conflicts_total", "why" => why).increment(1);
         })?;
-        let spread = self.spread.hash_one((head.tenant, command.lane()));
-        let lane = &self.lanes[spread as usize % self.lanes.len()];
+        let lane = &self.lanes[self.lane(head.tenant, command.lane())];
         let (reply, answer) = oneshot::channel();
         let since = Instant::now();
         let deadline = since + self.core.config.deadline;
@@ -137,6 +144,13 @@ impl<S: TableSet> Engine<S> {
             Ok(Err(_)) => Err(Fault::Bug("the batch died before it answered".into())),
             Err(_) => Err(Fault::Deadline),
         }
+    }
+
+    /// The lane of a tenant's call: calls for one hot row share it, and a tenant's rows share few.
+    fn lane(&self, tenant: TenantId, row: Option<u64>) -> usize {
+        let first = self.spread.hash_one(tenant) as usize;
+        let next = row.map_or(0, |row| self.spread.hash_one(row) as usize % self.core.config.lanes_per_tenant.max(1));
+        first.wrapping_add(next) % self.lanes.len()
     }
 
     /// Reads in one snapshot and one round trip, bound to the tenant by row-level security too.

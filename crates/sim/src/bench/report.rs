@@ -4,7 +4,9 @@ use super::{
     measure::Figures,
     suite::{Of, Ratio},
 };
-use serde_json::{Map, Value, json};
+use serde::Serialize;
+use serde_json::json;
+use std::fmt::Write as _;
 
 /// One method of one workload.
 pub struct Line {
@@ -16,9 +18,26 @@ pub struct Line {
     pub ratios: Vec<(Ratio, f64)>,
 }
 
-fn rounded(value: f64, decimals: i32) -> Value {
+#[derive(Serialize)]
+struct Object {
+    id: &'static str,
+    workload: &'static str,
+    callers: usize,
+    method: &'static str,
+    per_second: f64,
+    p50_ms: f64,
+    p99_ms: f64,
+    ratio_b1: Option<f64>,
+    ratio_b3: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ratio_b3_pool_2: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ratio_trivial: Option<f64>,
+}
+
+fn rounded(value: f64, decimals: i32) -> f64 {
     let unit = 10f64.powi(decimals);
-    json!((value * unit).round() / unit)
+    (value * unit).round() / unit
 }
 
 fn verdict(ratio: &Ratio, value: f64) -> &'static str {
@@ -34,23 +53,27 @@ fn verdict(ratio: &Ratio, value: f64) -> &'static str {
 }
 
 impl Line {
-    /// One object: `ratio_b1` and `ratio_b3` are always there, null where not measured.
+    /// One object; `ratio_b1` and `ratio_b3` are always there, null where not measured.
     pub fn json(&self) -> String {
         let Figures { per_second, p50_ms, p99_ms } = self.figures;
-        let mut object = Map::new();
-        object.insert("id".into(), self.id.into());
-        object.insert("workload".into(), self.workload.into());
-        object.insert("callers".into(), self.callers.into());
-        object.insert("method".into(), self.method.into());
-        object.insert("per_second".into(), rounded(per_second, 0));
-        object.insert("p50_ms".into(), rounded(p50_ms, 3));
-        object.insert("p99_ms".into(), rounded(p99_ms, 3));
-        object.insert("ratio_b1".into(), Value::Null);
-        object.insert("ratio_b3".into(), Value::Null);
-        for (ratio, value) in &self.ratios {
-            object.insert(ratio.name.into(), rounded(*value, 3));
-        }
-        Value::from(object).to_string()
+        let ratio = |name| {
+            let found = self.ratios.iter().find(|(ratio, _)| ratio.name == name);
+            found.map(|(_, value)| rounded(*value, 3))
+        };
+        let object = Object {
+            id: self.id,
+            workload: self.workload,
+            callers: self.callers,
+            method: self.method,
+            per_second: rounded(per_second, 0),
+            p50_ms: rounded(p50_ms, 3),
+            p99_ms: rounded(p99_ms, 3),
+            ratio_b1: ratio("ratio_b1"),
+            ratio_b3: ratio("ratio_b3"),
+            ratio_b3_pool_2: ratio("ratio_b3_pool_2"),
+            ratio_trivial: ratio("ratio_trivial"),
+        };
+        serde_json::to_string(&object).expect("texts and numbers are JSON")
     }
 
     /// A row of the table, and one for each ratio below it.
@@ -63,7 +86,8 @@ impl Line {
                 Of::PerSecond => "rate",
                 Of::P50 => "p50",
             };
-            text += &format!(
+            let _ = write!(
+                text,
                 "\n        {how} / {:<22} {value:>6.2}   goal {:<5} floor {:<5} {}",
                 ratio.over.name(),
                 ratio.goal,

@@ -103,7 +103,9 @@ impl Stock {
                 sum += (rank as f64).powf(-shape.skew);
                 up_to.push(sum);
             }
-            up_to.iter_mut().for_each(|share| *share /= sum);
+            for share in &mut up_to {
+                *share /= sum;
+            }
             // Or the most wanted would lie side by side on the same pages.
             fastrand::Rng::with_seed(1).shuffle(&mut items);
         }

@@ -8,7 +8,7 @@ use super::{
 use deadpool_postgres::Pool;
 use domain::{
     Engine,
-    inventory::{Allocate, AllocateLine, Promised, Refusal},
+    inventory::{Allocate, AllocateLine, Priority, Promised, Refusal},
 };
 use engine::{
     Encode, Head,
@@ -60,7 +60,7 @@ pub fn allocate(item: &Item) -> Allocate {
         warehouse_id: item.warehouse.into(),
         quantity: Positive::new(Quantity::ONE).expect("1 is above 0"),
         source: None,
-        priority: Default::default(),
+        priority: Priority(0),
         promised_for: None,
     };
     Allocate { lines: vec![line] }
