@@ -148,9 +148,13 @@ pub const ANSWER_FIND: Sql = Sql::new(
     &[Type::TEXT_ARRAY],
     "
     SELECT t.key, t.fingerprint, t.status, t.content_type, t.etag, t.location, t.sealed, t.body, t.at
-    FROM answer AS t
-    WHERE t.tenant_id = $1
-        AND t.key = ANY($2)",
+    FROM unnest($2::text[]) AS k (key)
+    CROSS JOIN LATERAL (
+        SELECT *
+        FROM answer AS r
+        WHERE r.tenant_id = $1
+            AND r.key = k.key
+        OFFSET 0) AS t",
 );
 
 const ANSWER_STORE: Sql = Sql::new(

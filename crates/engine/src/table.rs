@@ -43,8 +43,10 @@ impl Mode {
 
 /// A table the working set can hold.
 ///
-/// Every statement names the table `t` and ends in an ORDER BY over its key, since the engine
-/// appends the lock clause of the mode: the order of the rows is the order of the locks.
+/// `LOAD` goes from the keys to the rows, one by one in the keys' order, which is sorted: that is
+/// the order of the locks. It looks each row up in a LATERAL sub-select named `t`, which the engine
+/// locks by the clause it appends, and whose OFFSET 0 keeps it one: written as a join, or as
+/// `= ANY`, a plan made while the table was small reads all rows of the tenant and filters them.
 pub trait Table: 'static {
     type Key: Ord + Hash + Clone + Debug + Send + Sync;
     type Row: Clone + PartialEq + Debug + Send + Sync;

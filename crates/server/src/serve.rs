@@ -135,7 +135,7 @@ impl Running {
     pub fn start(engine: Engine, listener: TcpListener) -> std::io::Result<Self> {
         install_metrics();
         let address = listener.local_addr()?;
-        let app = Arc::new(App { engine, keys: Keys::default() });
+        let app = Arc::new(App { engine: Arc::new(engine), keys: Keys::default() });
         let (stop, stopped) = oneshot::channel::<()>();
         let served = tokio::spawn(accept(listener, api::router(app.clone()), stopped));
         Ok(Self { address, app, stop, served })

@@ -56,20 +56,23 @@ pub(super) fn read_promise(row: &Row) -> Promise {
 
 pub struct Positions;
 
-/// ORDER BY is the lock order: without it two batches deadlock. NO KEY (the engine appends it), or
-/// every promise that refers to a position would wait for us.
+/// The keys come sorted, and each row is locked when its key's turn comes: without that order two
+/// batches deadlock. NO KEY (the engine appends it), or every promise that refers to a position
+/// would wait for us.
 const POSITION_LOAD: Sql = Sql::new(
     "position_load",
     &[Type::UUID_ARRAY, Type::UUID_ARRAY],
     "
     SELECT t.sku_id, t.warehouse_id, t.position_id, t.on_hand, t.on_order, t.allocated, t.reserved,
         t.overcommit_limit, t.sequence
-    FROM stock_position AS t
-    JOIN unnest($2::uuid[], $3::uuid[]) AS k (sku_id, warehouse_id)
-        ON t.sku_id = k.sku_id
-        AND t.warehouse_id = k.warehouse_id
-    WHERE t.tenant_id = $1
-    ORDER BY t.sku_id, t.warehouse_id",
+    FROM unnest($2::uuid[], $3::uuid[]) AS k (sku_id, warehouse_id)
+    CROSS JOIN LATERAL (
+        SELECT *
+        FROM stock_position AS r
+        WHERE r.tenant_id = $1
+            AND r.sku_id = k.sku_id
+            AND r.warehouse_id = k.warehouse_id
+        OFFSET 0) AS t",
 );
 
 /// Makes the rows that receive and adjust will lock, where SKU and warehouse exist. ON CONFLICT:
@@ -179,10 +182,13 @@ const PROMISE_LOAD: Sql = Sql::new(
     "
     SELECT t.promise_id, t.sku_id, t.warehouse_id, t.quantity, t.shipped, t.released, t.returned,
         t.source, t.priority, t.promised_for, t.created_at
-    FROM promise AS t
-    WHERE t.tenant_id = $1
-        AND t.promise_id = ANY($2)
-    ORDER BY t.promise_id",
+    FROM unnest($2::uuid[]) AS k (promise_id)
+    CROSS JOIN LATERAL (
+        SELECT *
+        FROM promise AS r
+        WHERE r.tenant_id = $1
+            AND r.promise_id = k.promise_id
+        OFFSET 0) AS t",
 );
 
 const PROMISE_INSERT: Sql = Sql::new(
@@ -302,10 +308,13 @@ const STOCK_SOURCE_LOAD: Sql = Sql::new(
     &[Type::TEXT_ARRAY],
     "
     SELECT t.source, t.kind, t.record_id, t.at
-    FROM stock_source AS t
-    WHERE t.tenant_id = $1
-        AND t.source = ANY($2)
-    ORDER BY t.source",
+    FROM unnest($2::text[]) AS k (source)
+    CROSS JOIN LATERAL (
+        SELECT *
+        FROM stock_source AS r
+        WHERE r.tenant_id = $1
+            AND r.source = k.source
+        OFFSET 0) AS t",
 );
 
 /// The unique key on (tenant, source) is the guard; sorted, so that two batches that bring the
@@ -500,9 +509,13 @@ pub const SOURCE_LIST: Sql = Sql::new(
     "
     WITH booked AS MATERIALIZED (
         SELECT t.source, t.kind, t.at, split_part(t.record_id, '_', 2)::uuid AS record_id
-        FROM stock_source AS t
-        WHERE t.tenant_id = $1
-            AND t.source = ANY($2))
+        FROM unnest($2::text[]) AS k (source)
+        CROSS JOIN LATERAL (
+            SELECT *
+            FROM stock_source AS r
+            WHERE r.tenant_id = $1
+                AND r.source = k.source
+            OFFSET 0) AS t)
     SELECT b.source, b.kind, p.promise_id, q.sku_id, q.warehouse_id, p.shipped,
         CASE b.kind
             WHEN 'allocate' THEN p.quantity

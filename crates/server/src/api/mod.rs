@@ -44,7 +44,7 @@ const REQUEST_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// What every handler may use.
 pub struct App {
-    pub engine: Engine,
+    pub engine: Arc<Engine>,
     pub keys: Keys,
 }
 

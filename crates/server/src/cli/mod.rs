@@ -1,6 +1,7 @@
 //! The command line: every verb of the program, each in a file of its own.
 
 pub mod admin;
+mod bench;
 mod demo;
 mod import;
 pub mod online_retail;
@@ -57,6 +58,8 @@ enum Verb {
     Verify(verify::Verify),
     /// Import the files of a data set.
     Import(import::Import),
+    /// Measure this program beside other ways to do the same, on a throw-away database.
+    Bench(bench::Bench),
     /// Make and list tenants.
     Tenant(admin::TenantCommand),
     /// Make, list and revoke API keys.
@@ -98,6 +101,7 @@ pub fn run(cli: Cli) -> ExitCode {
             Verb::Seed(verb) => verb.run(place).await,
             Verb::Verify(verb) => verb.run(place).await,
             Verb::Import(verb) => verb.run(place).await,
+            Verb::Bench(verb) => verb.run().await,
             Verb::Tenant(verb) => verb.run(place).await,
             Verb::Key(verb) => verb.run(place).await,
         }
