@@ -23,7 +23,10 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use domain::Engine;
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 use tower_http::{catch_panic::CatchPanicLayer, timeout::TimeoutLayer};
 use tracing::Instrument;
 use utoipa::{
@@ -122,7 +125,10 @@ async fn correlate(mut request: Request, next: Next) -> Response {
         tracing::info_span!("request", method = %request.method(), path = request.uri().path(), correlation = %id);
     let header = HeaderValue::from_str(&id);
     request.extensions_mut().insert(Correlation(id));
-    let mut response = next.run(request).instrument(span).await;
+    let since = Instant::now();
+    let mut response = next.run(request).instrument(span.clone()).await;
+    let elapsed_ms = since.elapsed().as_secs_f64() * 1000.0;
+    span.in_scope(|| tracing::info!(status = response.status().as_u16(), elapsed_ms, "answered"));
     if let Ok(header) = header {
         response.headers_mut().insert(CORRELATION, header);
     }

@@ -7,7 +7,7 @@ use crate::{
     store::Place,
 };
 use clap::Args;
-use std::{net::SocketAddr, process::ExitCode};
+use std::{io::Write, net::SocketAddr, process::ExitCode};
 
 const DEFAULT_ADDRESS: &str = "127.0.0.1:8080";
 
@@ -28,18 +28,21 @@ impl Serve {
         let asked: SocketAddr = DEFAULT_ADDRESS.parse().expect("a plain address");
         let serving = Serving { place, address: self.listen.unwrap_or(asked), move_on: self.listen.is_none() };
         let ready = async |address: SocketAddr, app: &App, store: &str| {
+            let mut text = String::new();
             if self.listen.is_none() && address != asked {
-                println!("Port {} is taken, so this is port {}.", asked.port(), address.port());
+                text += &format!("Port {} is taken, so this is port {}.\n", asked.port(), address.port());
             }
-            println!("Tallyhold serves http://{address}  (data: {store})");
-            println!("  try the API     http://{address}/docs");
+            text += &format!("Tallyhold serves http://{address}  (data: {store})\n");
+            text += &format!("  try the API     http://{address}/docs\n");
             if self.demo_tenant {
                 match admin::seed(&app.engine).await {
-                    Ok(seeded) => print!("{}", seeded.first_steps(&format!("http://{address}"))),
+                    Ok(seeded) => text += &seeded.first_steps(&format!("http://{address}")),
                     Err(error) => eprintln!("tallyhold: the demonstration tenant could not be made: {error}"),
                 }
             }
-            println!("Stop with Ctrl-C.");
+            text += "Stop with Ctrl-C.\n";
+            // Whoever started us may not listen any more; that is no reason not to serve.
+            let _ = std::io::stdout().write_all(text.as_bytes());
         };
         match serve(serving, ready).await {
             Ok(()) => ExitCode::SUCCESS,

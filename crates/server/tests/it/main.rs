@@ -3,6 +3,7 @@
 
 mod ats;
 mod cases;
+mod embedded;
 mod failure;
 mod idem;
 mod input;
@@ -10,4 +11,5 @@ mod isolation;
 mod operation;
 mod outbox;
 mod precheck;
+mod process;
 mod statements;
