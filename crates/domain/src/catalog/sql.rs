@@ -245,6 +245,17 @@ pub const SKU_FIND: Sql = Sql::new(
         AND t.sku_id = $2",
 );
 
+/// The SKUs of these folded codes: an import asks before it makes the ones that are missing.
+pub const SKU_BY_CODE: Sql = Sql::new(
+    "sku_by_code",
+    &[Type::TEXT_ARRAY],
+    "
+    SELECT t.sku_id, t.code_folded
+    FROM sku AS t
+    WHERE t.tenant_id = $1
+        AND t.code_folded = ANY($2)",
+);
+
 pub const WAREHOUSE_LIST: Sql = Sql::new(
     "warehouse_list",
     &[Type::UUID, Type::TEXT, Type::INT8],
@@ -269,4 +280,4 @@ pub const WAREHOUSE_FIND: Sql = Sql::new(
 );
 
 /// The queries above, for the test that prepares every statement.
-pub const QUERIES: &[Sql] = &[SKU_LIST, SKU_FIND, WAREHOUSE_LIST, WAREHOUSE_FIND];
+pub const QUERIES: &[Sql] = &[SKU_LIST, SKU_FIND, SKU_BY_CODE, WAREHOUSE_LIST, WAREHOUSE_FIND];

@@ -2,6 +2,8 @@
 
 pub mod admin;
 mod demo;
+mod import;
+pub mod online_retail;
 pub mod operator;
 mod serve;
 mod verify;
@@ -53,6 +55,8 @@ enum Verb {
     Seed(admin::Seed),
     /// Check every invariant on the live data; exit status 1 when something is off.
     Verify(verify::Verify),
+    /// Import the files of a data set.
+    Import(import::Import),
     /// Make and list tenants.
     Tenant(admin::TenantCommand),
     /// Make, list and revoke API keys.
@@ -93,6 +97,7 @@ pub fn run(cli: Cli) -> ExitCode {
             Verb::Demo(verb) => verb.run().await,
             Verb::Seed(verb) => verb.run(place).await,
             Verb::Verify(verb) => verb.run(place).await,
+            Verb::Import(verb) => verb.run(place).await,
             Verb::Tenant(verb) => verb.run(place).await,
             Verb::Key(verb) => verb.run(place).await,
         }

@@ -6,6 +6,7 @@ mod cases;
 mod embedded;
 mod failure;
 mod idem;
+mod import;
 mod input;
 mod isolation;
 mod operation;
