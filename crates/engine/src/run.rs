@@ -153,6 +153,7 @@ impl<S: TableSet> Engine<S> {
         let (reply, answer) = oneshot::channel();
         let since = Instant::now();
         let deadline = since + self.core.config.deadline;
+        let correlation = head.correlation.clone();
         let call = Box::new(Call::new(head, command, encode));
         let waiting = Waiting { call, reply, running, deadline, since };
         if let Err(refused) = lane.push(waiting, self.core.config.waiting_max) {
@@ -162,7 +163,10 @@ impl<S: TableSet> Engine<S> {
         }
         match tokio::time::timeout_at(deadline.into(), answer).await {
             Ok(Ok(outcome)) => outcome,
-            Ok(Err(_)) => Err(Fault::Bug("the batch died before it answered".into())),
+            Ok(Err(_)) => {
+                tracing::error!(correlation, "the batch of this call died before it answered");
+                Err(Fault::Bug("the batch died before it answered".into()))
+            }
             Err(_) => Err(Fault::Deadline),
         }
     }

@@ -213,8 +213,9 @@ impl<T: Table> Rows<T> {
     }
 
     #[doc(hidden)]
-    pub fn take(&mut self, want: &mut Want<T>) {
-        for (key, mode) in want.0.drain(..) {
+    pub fn take(&mut self, want: &Want<T>) {
+        for (key, mode) in &want.0 {
+            let (key, mode) = (key.clone(), *mode);
             assert!(T::LOCKED || mode == Mode::Read, "{} is only ever inserted and read", T::NAME);
             match self.slots.get(&key) {
                 Some(slot) => assert!(
@@ -411,8 +412,8 @@ pub trait TableSet: Default + Send + 'static {
     type Wants: Default + Send;
     fn tables(&mut self) -> Vec<&mut dyn AnyRows>;
     fn logs(&mut self) -> Vec<&mut dyn AnyLines>;
-    /// Moves what was asked into the set.
-    fn take(&mut self, wants: &mut Self::Wants);
+    /// Notes what was asked, to be loaded.
+    fn take(&mut self, wants: &Self::Wants);
     /// Whether a row asked for is held by another transaction.
     fn any_held(&self, wants: &Self::Wants) -> bool;
     /// Every statement the set can send, for the test that prepares them all.
@@ -447,8 +448,8 @@ macro_rules! table_set {
             fn logs(&mut self) -> Vec<&mut dyn $crate::table::AnyLines> {
                 vec![$(&mut self.$log,)*]
             }
-            fn take(&mut self, wants: &mut $wants) {
-                $(self.$table.take(&mut wants.$table);)*
+            fn take(&mut self, wants: &$wants) {
+                $(self.$table.take(&wants.$table);)*
             }
             fn any_held(&self, wants: &$wants) -> bool {
                 false $(|| self.$table.any_held(&wants.$table))*

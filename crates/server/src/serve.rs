@@ -26,8 +26,8 @@ use tower::ServiceExt;
 
 /// How long requests that were being answered may go on after the stop was asked.
 const DRAIN_TIME_MAX: Duration = Duration::from_secs(20);
-/// How long the head of a request may take to arrive.
-const HEAD_TIME_MAX: Duration = Duration::from_secs(10);
+/// How long the head of a request may take to arrive, and a connection may wait for its next one.
+const HEAD_TIME_MAX: Duration = Duration::from_secs(20);
 const CONNECTIONS_MAX: usize = 8_192;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How often the partitions of the months ahead are looked after.
@@ -100,11 +100,10 @@ async fn accept(listener: TcpListener, router: Router, mut stopped: oneshot::Rec
     let graceful = GracefulShutdown::new();
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
-        let place = places.clone().acquire_owned().await;
-        let (stream, remote) = tokio::select! {
+        let (place, (stream, remote)) = tokio::select! {
             _ = &mut stopped => break,
-            accepted = listener.accept() => match accepted {
-                Ok(accepted) => accepted,
+            (place, accepted) = async { (places.clone().acquire_owned().await, listener.accept().await) } => match accepted {
+                Ok(accepted) => (place, accepted),
                 Err(error) => {
                     // Out of file descriptors, most likely: they come back as connections end.
                     tracing::warn!(%error, "a connection could not be accepted");

@@ -18,7 +18,7 @@ use crate::auth::Keys;
 use axum::{
     Router,
     extract::Request,
-    http::{HeaderName, HeaderValue, StatusCode},
+    http::{HeaderName, HeaderValue},
     middleware::{self, Next},
     response::{IntoResponse, Response},
 };
@@ -27,7 +27,7 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
-use tower_http::{catch_panic::CatchPanicLayer, timeout::TimeoutLayer};
+use tower_http::catch_panic::CatchPanicLayer;
 use tracing::Instrument;
 use utoipa::{
     Modify, OpenApi,
@@ -103,7 +103,6 @@ pub fn router(app: SharedApp) -> Router {
         .fallback(problem::no_such_route)
         .method_not_allowed_fallback(problem::no_such_method)
         .with_state(app)
-        .layer(TimeoutLayer::with_status_code(StatusCode::SERVICE_UNAVAILABLE, REQUEST_TIME_MAX))
         .layer(CatchPanicLayer::custom(problem::panicked))
         .layer(middleware::from_fn(correlate))
 }
@@ -126,7 +125,8 @@ async fn correlate(mut request: Request, next: Next) -> Response {
     let header = HeaderValue::from_str(&id);
     request.extensions_mut().insert(Correlation(id));
     let since = Instant::now();
-    let mut response = next.run(request).instrument(span.clone()).await;
+    let answered = tokio::time::timeout(REQUEST_TIME_MAX, next.run(request).instrument(span.clone())).await;
+    let mut response = answered.unwrap_or_else(|_| Problem::unavailable("the request took too long").into_response());
     let elapsed_ms = since.elapsed().as_secs_f64() * 1000.0;
     span.in_scope(|| tracing::info!(status = response.status().as_u16(), elapsed_ms, "answered"));
     if let Ok(header) = header {

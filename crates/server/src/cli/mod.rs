@@ -39,6 +39,9 @@ struct Global {
     /// keeps one in its folder.
     #[arg(long, global = true, env = "TALLYHOLD_SECRET", hide_env_values = true, value_name = "SECRET")]
     secret: Option<String>,
+    /// Send statements without names: for PgBouncer before 1.21 in transaction mode.
+    #[arg(long, global = true, env = "TALLYHOLD_UNNAMED_STATEMENTS")]
+    unnamed_statements: bool,
     /// Log lines as JSON. How much is logged: `RUST_LOG`, as in RUST_LOG=info.
     #[arg(long, global = true)]
     log_json: bool,
@@ -68,7 +71,12 @@ enum Verb {
 
 impl Global {
     fn place(&self) -> Place {
-        Place { data: self.data.clone(), database_url: self.database_url.clone(), secret: self.secret.clone() }
+        Place {
+            data: self.data.clone(),
+            database_url: self.database_url.clone(),
+            secret: self.secret.clone(),
+            unnamed: self.unnamed_statements,
+        }
     }
 }
 

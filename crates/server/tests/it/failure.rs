@@ -226,6 +226,24 @@ async fn a_held_row_costs_only_those_who_need_it() {
 }
 
 #[tokio::test]
+async fn a_held_row_of_an_early_rank_is_503_and_never_taken_for_missing() {
+    let app = App::start_with(|config| config.timeouts.lock_ms = 200).await;
+    let stock = app.stock("10").await;
+    let promise = app.allocate("a", &stock, "4").await.ok()["lines"][0]["promise_id"].clone();
+    let body = json!({"lines": [{"promise_id": promise}]});
+    let holder = app.database.raw_admin().await;
+    holder.batch_execute("BEGIN; SELECT FROM promise FOR UPDATE").await.expect("the promise is held");
+    for path in ["/v1/promises/ship", "/v1/promises/release"] {
+        let held = app.send_any(app.write(path, path, &body)).await;
+        held.problem(503, "row_held");
+        assert!(held.header("retry-after").is_some());
+    }
+    holder.batch_execute("ROLLBACK").await.expect("let go");
+    app.post("/v1/promises/ship", "/v1/promises/ship", &body).await.ok();
+    app.finish().await;
+}
+
+#[tokio::test]
 async fn dead_02_dead_03_a_deadlock_is_retried_and_logged_with_both_statements() {
     let app = Arc::new(App::start().await);
     let warehouse = app.warehouse("MAIN").await;

@@ -63,7 +63,7 @@ async fn ops_02_the_description_is_complete_and_true() {
             if path.starts_with("/v1/") {
                 assert_eq!(operation["security"], json!([{"api_key": []}]), "{path}");
                 // What it describes is there: without a credential it is a 401, not a 404.
-                let url = path.replace("{", "").replace("}", "");
+                let url = path.replace(['{', '}'], "");
                 let request = app.request(method.to_uppercase().parse().expect("a method"), &url);
                 assert_eq!(app.send(request).await.status, 401, "{method} {path}");
             }
