@@ -223,7 +223,8 @@ impl<S: TableSet> Engine<S> {
 /// prepares them all.
 pub fn statements<S: TableSet>() -> Vec<(Sql, String)> {
     let own = [
-        &crate::answer::STATEMENTS[..],
+        &crate::tx::STATEMENTS[..],
+        &crate::answer::STATEMENTS,
         &crate::event::STATEMENTS,
         &crate::audit::STATEMENTS,
         &crate::number::STATEMENTS,

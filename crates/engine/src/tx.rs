@@ -11,12 +11,12 @@
 use crate::{
     error::{Cause, StepError},
     gate,
-    sql::{Param, Row, Sql},
+    sql::{Param, Row, Sql, Type, param},
 };
 use deadpool_postgres::{Object, Pool};
 use futures::{FutureExt, future::BoxFuture};
 use kernel::id::TenantId;
-use std::{fmt::Write as _, pin::Pin, task::Poll, time::Duration};
+use std::{pin::Pin, task::Poll, time::Duration};
 use tokio_postgres::types::ToSql;
 
 /// How long a transaction may wait, each bound by the server itself.
@@ -70,12 +70,29 @@ impl Step {
     }
 }
 
+/// Binds the transaction to its tenant and its time-outs, all with transaction scope. Rows are
+/// found by key only, and a generic plan made while the tables were empty would hash-join and scan
+/// for ever after: those ways are off but for audits. One statement, since eight SETs cost more than
+/// a small batch's own work.
+const SETTINGS: Sql = Sql::new(
+    "settings",
+    &[Type::TEXT, Type::TEXT, Type::TEXT, Type::TEXT, Type::TEXT],
+    "
+    SELECT set_config('tallyhold.tenant_id', $2, true), set_config('statement_timeout', $3, true),
+        set_config('lock_timeout', $4, true), set_config('idle_in_transaction_session_timeout', $5, true),
+        set_config('enable_seqscan', $6, true), set_config('enable_hashjoin', $6, true),
+        set_config('enable_mergejoin', $6, true)
+    WHERE $1::uuid IS NOT NULL",
+);
+
+pub(crate) const STATEMENTS: [Sql; 1] = [SETTINGS];
+
 pub struct Tx {
     conn: Option<Object>,
     tenant: TenantId,
     timeouts: Timeouts,
-    /// BEGIN and settings, sent in front of the first round trip.
-    opening: Option<String>,
+    /// BEGIN and the settings, sent in front of the first round trip.
+    opening: Option<(&'static str, Step)>,
     named: bool,
 }
 
@@ -93,25 +110,20 @@ impl Tx {
             .await
             .map_err(|error| StepError { statement: "connect".into(), cause: Cause::Pool(error.to_string()) })?;
         let mode = match begin {
-            Begin::Write => "",
-            Begin::Serializable => " ISOLATION LEVEL SERIALIZABLE",
-            Begin::Snapshot | Begin::Audit => " ISOLATION LEVEL REPEATABLE READ READ ONLY",
+            Begin::Write => "BEGIN",
+            Begin::Serializable => "BEGIN ISOLATION LEVEL SERIALIZABLE",
+            Begin::Snapshot | Begin::Audit => "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
         };
-        let Timeouts { statement_ms, lock_ms, idle_ms } = timeouts;
-        let mut opening = format!(
-            "BEGIN{mode};SET LOCAL tallyhold.tenant_id='{}';SET LOCAL statement_timeout={statement_ms};\
-             SET LOCAL lock_timeout={lock_ms};SET LOCAL idle_in_transaction_session_timeout={idle_ms}",
-            tenant.uuid().simple()
-        );
-        if begin != Begin::Audit {
-            // Rows are found by key only. A generic plan made while the tables were empty would
-            // hash-join and scan for ever after.
-            let _ = write!(
-                opening,
-                ";SET LOCAL enable_seqscan=off;SET LOCAL enable_hashjoin=off;SET LOCAL enable_mergejoin=off"
-            );
-        }
-        Ok(Self { conn: Some(conn), tenant, timeouts, opening: Some(opening), named })
+        let text = |ms: u32| param(ms.to_string());
+        let params = vec![
+            param(tenant.uuid().simple().to_string()),
+            text(timeouts.statement_ms),
+            text(timeouts.lock_ms),
+            text(timeouts.idle_ms),
+            param(if begin == Begin::Audit { "on" } else { "off" }),
+        ];
+        let opening = Some((mode, Step::new(SETTINGS, params)));
+        Ok(Self { conn: Some(conn), tenant, timeouts, opening, named })
     }
 
     /// Sends the statements in one round trip and waits for all of them. The first real error
@@ -140,8 +152,11 @@ impl Tx {
             .unwrap_or(Err(StepError { statement: "round trip".into(), cause: Cause::Silence }))
     }
 
-    async fn pipeline(&mut self, steps: Vec<Step>, end: Option<&'static str>) -> Result<Vec<Vec<Row>>, StepError> {
-        let opening = self.opening.take();
+    async fn pipeline(&mut self, mut steps: Vec<Step>, end: Option<&'static str>) -> Result<Vec<Vec<Row>>, StepError> {
+        let opening = self.opening.take().map(|(begin, settings)| {
+            steps.insert(0, settings);
+            begin
+        });
         let conn = self.conn.as_ref().expect("a transaction has its connection until it ends");
         let tenant = self.tenant.uuid();
         let texts: Vec<String> = steps.iter().map(|step| step.sql.spelled(&step.suffix)).collect();
@@ -162,8 +177,8 @@ impl Tx {
 
         type Sent<'a> = BoxFuture<'a, Result<Vec<Row>, tokio_postgres::Error>>;
         let mut sent: Vec<(&str, Sent<'_>)> = Vec::with_capacity(steps.len() + 2);
-        if let Some(opening) = &opening {
-            sent.push(("begin", conn.batch_execute(opening).map(|r| r.map(|()| Vec::new())).boxed()));
+        if let Some(begin) = opening {
+            sent.push(("begin", conn.batch_execute(begin).map(|r| r.map(|()| Vec::new())).boxed()));
         }
         for (index, step) in steps.iter().enumerate() {
             let params: Vec<&(dyn ToSql + Sync)> = std::iter::once(&tenant as &(dyn ToSql + Sync))
@@ -205,7 +220,7 @@ impl Tx {
             return Err(error);
         }
         if opening.is_some() {
-            rows.remove(0);
+            rows.drain(..2);
         }
         if end.is_some() {
             rows.pop();
