@@ -320,6 +320,8 @@ async fn load<S: TableSet>(
             })
             .collect();
         if last {
+            // GUARD(answers_after_locks): whoever waited for a lock finds the answer that its former
+            // holder stored, and does not decide the same call over again.
             let keys: Vec<_> = calls.iter().map(|w| w.call.head().key.as_str().to_owned()).collect();
             steps.push(Step::new(answer::ANSWER_FIND, vec![param(keys)]));
             steps.push(Step::new(CLOCK, Vec::new()));

@@ -36,6 +36,8 @@ impl Mode {
         match self {
             Self::Read => "",
             Self::Share => "\nFOR SHARE OF t",
+            // GUARD(change_lock): two that read the same row both spend what it holds.
+            // GUARD(no_key_lock): without NO KEY every insert that refers to the row waits for us.
             Self::Change | Self::Ensure => "\nFOR NO KEY UPDATE OF t",
         }
     }

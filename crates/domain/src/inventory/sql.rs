@@ -50,8 +50,8 @@ pub(super) fn read_promise(row: &Row) -> Promise {
 
 pub struct Positions;
 
-/// ORDER BY is the lock order: without it two batches deadlock. NO KEY (the engine appends it), or
-/// every promise that refers to a position would wait for us.
+/// GUARD(lock_order): ORDER BY is the order of the locks. Without it the plan chooses one, and two
+/// batches deadlock.
 const POSITION_LOAD: Sql = Sql::new(
     "position_load",
     &[Type::UUID_ARRAY, Type::UUID_ARRAY],
@@ -66,8 +66,10 @@ const POSITION_LOAD: Sql = Sql::new(
     ORDER BY t.sku_id, t.warehouse_id",
 );
 
-/// Makes the rows that receive and adjust will lock, where SKU and warehouse exist. ON CONFLICT:
-/// two transactions receive into a new position at once; the second waits and locks the first's.
+/// Makes the rows that receive and adjust will lock, where SKU and warehouse exist.
+///
+/// GUARD(ensure_conflict): of two transactions that receive into a new position at once, the
+/// second waits and locks the first's.
 const POSITION_ENSURE: Sql = Sql::new(
     "position_ensure",
     &[Type::UUID_ARRAY, Type::UUID_ARRAY, Type::UUID_ARRAY],

@@ -10,4 +10,5 @@ mod isolation;
 mod operation;
 mod outbox;
 mod precheck;
+mod race;
 mod statements;
