@@ -85,7 +85,7 @@ CREATE INDEX promise_by_position ON promise (tenant_id, sku_id, warehouse_id, pr
 SELECT tenant_wall('promise');
 GRANT SELECT, INSERT, UPDATE (shipped, released, returned, state) ON promise TO tallyhold_server;
 
--- The business events already booked. Keys are pruned after a day; a file may be imported again
+-- The business events already booked. A key may be forgotten after a day; a file may be imported again
 -- after a year. Not partitioned: the uniqueness has to span all months.
 CREATE TABLE stock_source (
     tenant_id uuid NOT NULL,

@@ -7,6 +7,7 @@
 
 use crate::{
     error::Fault,
+    run::Answered,
     sql::{Row, Sql, Type, Write, param},
 };
 use aes_gcm::{
@@ -93,15 +94,18 @@ pub struct Answer {
 /// An answer found in the table.
 pub(crate) struct Stored {
     pub fingerprint: Vec<u8>,
-    pub answer: Answer,
+    /// `None` where it was sealed with another secret than ours.
+    pub answer: Option<Answer>,
     pub at: Timestamp,
 }
 
 impl Stored {
     /// GUARD(fingerprint_first): another request under the same key never gets this answer.
-    pub fn check(&self, sent: Fingerprint) -> Result<(), Fault> {
+    pub fn replay(&self, sent: Fingerprint) -> Result<Answered, Fault> {
         if self.fingerprint == sent.0 {
-            return Ok(());
+            let sealed = || Fault::Unavailable("its answer was sealed with another TALLYHOLD_SECRET".into());
+            let answer = self.answer.clone().ok_or_else(sealed)?;
+            return Ok(Answered { answer, replayed: Some(self.at) });
         }
         let stored = self.fingerprint.iter().map(|byte| format!("{byte:02x}")).collect();
         Err(Fault::KeyReused { stored, sent: sent.to_string() })
@@ -148,9 +152,13 @@ pub const ANSWER_FIND: Sql = Sql::new(
     &[Type::TEXT_ARRAY],
     "
     SELECT t.key, t.fingerprint, t.status, t.content_type, t.etag, t.location, t.sealed, t.body, t.at
-    FROM answer AS t
-    WHERE t.tenant_id = $1
-        AND t.key = ANY($2)",
+    FROM unnest($2::text[]) AS k (key)
+    CROSS JOIN LATERAL (
+        SELECT *
+        FROM answer AS r
+        WHERE r.tenant_id = $1
+            AND r.key = k.key
+        OFFSET 0) AS t",
 );
 
 const ANSWER_STORE: Sql = Sql::new(
@@ -194,20 +202,20 @@ impl Answer {
     }
 }
 
-/// The row as (key, stored answer); `None` where a sealed body does not open with our secret.
-pub(crate) fn read(row: &Row, tenant: TenantId, seal: &Seal) -> Option<(Key, Stored)> {
+/// The row as key and stored answer.
+pub(crate) fn read(row: &Row, tenant: TenantId, seal: &Seal) -> (Key, Stored) {
     let key = Key(row.get("key"));
     let body: Vec<u8> = row.get("body");
-    let body = if row.get("sealed") { seal.open(tenant, &key, &body)? } else { body };
+    let body = if row.get("sealed") { seal.open(tenant, &key, &body) } else { Some(body) };
     let status: i16 = row.get("status");
-    let answer = Answer {
+    let answer = body.map(|body| Answer {
         status: status.unsigned_abs(),
         content_type: content_type(row.get("content_type")),
         etag: row.get("etag"),
         location: row.get("location"),
         body: body.into(),
-    };
-    Some((key, Stored { fingerprint: row.get("fingerprint"), answer, at: row.get("at") }))
+    });
+    (key, Stored { fingerprint: row.get("fingerprint"), answer, at: row.get("at") })
 }
 
 /// An answer on its way into the table.

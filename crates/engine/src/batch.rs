@@ -125,7 +125,7 @@ enum Then {
     Fail(Fault),
 }
 
-/// What follows a failed attempt: see the design, "When a batch fails".
+/// What follows a failed attempt: see ARCHITECTURE.md, "When things fail".
 async fn next(failure: &Failure, tried: &mut Tried, calls: usize) -> Then {
     match failure {
         Failure::AnswerTaken => {
@@ -215,8 +215,7 @@ async fn attempt_in<S: TableSet>(
         if outcome.is_none()
             && let Some(stored) = known.get(head.key.as_str())
         {
-            let replay = Answered { answer: stored.answer.clone(), replayed: Some(stored.at) };
-            *outcome = Some(stored.check(head.fingerprint).map(|()| replay));
+            *outcome = Some(stored.replay(head.fingerprint));
         }
     }
 
@@ -282,6 +281,7 @@ async fn load<S: TableSet>(
     let names: Vec<&'static str> = set.tables().iter().map(|table| table.name()).collect();
     // Who is still asking, and after which table.
     let mut asking: Vec<(usize, Option<usize>)> = (0..calls.len()).map(|index| (index, None)).collect();
+    let mut named: Vec<(usize, S::Wants)> = Vec::new();
     let mut closed = 0;
     loop {
         let mut still = Vec::new();
@@ -293,16 +293,23 @@ async fn load<S: TableSet>(
             let asked = catch_unwind(AssertUnwindSafe(|| {
                 let mut wants = S::Wants::default();
                 let next = calls[index].call.wants(set, &mut wants);
-                set.take(&mut wants);
-                next
+                set.take(&wants);
+                (next, wants)
             }));
+            // Kept as asked: once a row it named turns out to be held, a call names no more by it.
+            let asked = asked.map(|(next, wants)| {
+                if skip_locked {
+                    named.push((index, wants));
+                }
+                next
+            });
             match asked {
                 Ok(Next::Complete) => {}
                 Ok(Next::After(name)) => match names.iter().position(|n| *n == name) {
                     Some(rank) if rank >= closed => still.push((index, Some(rank))),
                     _ => outcomes[index] = Some(Err(Fault::Bug(format!("{name} is loaded or unknown")))),
                 },
-                Err(panic) => outcomes[index] = Some(Err(bug(calls[index].call.name(), &*panic))),
+                Err(panic) => outcomes[index] = Some(Err(bug(&*calls[index].call, &*panic))),
             }
         }
         asking = still;
@@ -337,24 +344,16 @@ async fn load<S: TableSet>(
         }
         closed = upto;
         if last {
-            if skip_locked {
-                refuse_held(set, calls, outcomes);
+            for (index, wants) in &named {
+                if outcomes[*index].is_none() && set.any_held(wants) {
+                    outcomes[*index] = Some(Err(Fault::RowHeld));
+                }
             }
-            let answers = ending[0].iter().filter_map(|row| answer::read(row, tenant, &core.seal));
+            let answers = ending[0].iter().map(|row| answer::read(row, tenant, &core.seal));
             let known = answers.map(|(key, stored)| (key.as_str().to_owned(), stored)).collect();
             return Ok((known, ending[1][0].get(0)));
         }
         gate::pass("batch.rank_loaded").await;
-    }
-}
-
-fn refuse_held<S: TableSet>(set: &S, calls: &[Waiting<S>], outcomes: &mut [Outcome]) {
-    for (waiting, outcome) in calls.iter().zip(outcomes) {
-        let mut wants = S::Wants::default();
-        let asked = catch_unwind(AssertUnwindSafe(|| waiting.call.wants(set, &mut wants)));
-        if outcome.is_none() && (asked.is_err() || set.any_held(&wants)) {
-            *outcome = Some(Err(Fault::RowHeld));
-        }
     }
 }
 
@@ -392,7 +391,7 @@ fn decide<S: TableSet>(
         match decided {
             Ok(verdict) => verdicts.push(Some(verdict)),
             Err(panic) => {
-                *outcome = Some(Err(bug(waiting.call.name(), &*panic)));
+                *outcome = Some(Err(bug(&*waiting.call, &*panic)));
                 verdicts.push(None);
             }
         }
@@ -436,10 +435,11 @@ fn records<S: TableSet>(
     vec![Step::new(audit.sql, audit.params), Step::new(answers.sql, answers.params)]
 }
 
-fn bug(command: &str, panic: &(dyn std::any::Any + Send)) -> Fault {
+fn bug<S: TableSet>(call: &dyn AnyCall<S>, panic: &(dyn std::any::Any + Send)) -> Fault {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
     let text = text.unwrap_or_else(|| "panicked".into());
-    tracing::error!(command, panic = %text, "a command panicked; it alone is rolled back");
+    let (command, correlation) = (call.name(), &call.head().correlation);
+    tracing::error!(command, correlation, panic = %text, "a command panicked; it alone is rolled back");
     Fault::Bug(text)
 }

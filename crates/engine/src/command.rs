@@ -47,7 +47,7 @@ impl Next {
 
 /// The business saying no.
 pub trait Reject: Send + Sync + 'static {
-    /// Stable, noun then state: `ats_insufficient`.
+    /// Stable, noun then state: `promise_missing`.
     fn code(&self) -> &'static str;
     fn class(&self) -> Class;
     /// What is wrong, with which value, and the way out.

@@ -28,6 +28,9 @@ pub struct Config {
     pub database: tokio_postgres::Config,
     /// Executors, each with a connection of its own.
     pub lanes: usize,
+    /// How many of them one tenant's calls are spread over: more would only make its batches
+    /// smaller, fewer lanes in all would let tenants wait for each other's commits.
+    pub lanes_per_tenant: usize,
     pub batch_calls_max: usize,
     pub batch_rows_max: usize,
     /// Calls waiting in one lane; beyond it callers are told to come back.
@@ -42,12 +45,17 @@ pub struct Config {
     pub secret: Vec<u8>,
 }
 
+/// A lane mostly waits, for the disk and for the server: this many keep a core busy when each
+/// tenant has little to do.
+const LANES_PER_CORE: usize = 8;
+
 impl Config {
     pub fn new(database: tokio_postgres::Config, secret: Vec<u8>) -> Self {
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
         Self {
             database,
-            lanes: cores,
+            lanes: cores * LANES_PER_CORE,
+            lanes_per_tenant: cores,
             batch_calls_max: 256,
             batch_rows_max: 2_000,
             waiting_max: 8_192,
@@ -114,8 +122,11 @@ impl<S: TableSet> Engine<S> {
         match queue {
             Queue::Aside => &self.aside,
             Queue::Tenant | Queue::Row(_) => {
-                let spread = self.spread.hash_one((tenant, queue));
-                &self.lanes[spread as usize % self.lanes.len()]
+                // A tenant's rows share few lanes, and different tenants have different ones.
+                let first = self.spread.hash_one(tenant) as usize;
+                let spread = self.core.config.lanes_per_tenant.max(1);
+                let next = self.spread.hash_one(queue) as usize % spread;
+                &self.lanes[first.wrapping_add(next) % self.lanes.len()]
             }
         }
     }
@@ -142,6 +153,7 @@ impl<S: TableSet> Engine<S> {
         let (reply, answer) = oneshot::channel();
         let since = Instant::now();
         let deadline = since + self.core.config.deadline;
+        let correlation = head.correlation.clone();
         let call = Box::new(Call::new(head, command, encode));
         let waiting = Waiting { call, reply, running, deadline, since };
         if let Err(refused) = lane.push(waiting, self.core.config.waiting_max) {
@@ -151,7 +163,10 @@ impl<S: TableSet> Engine<S> {
         }
         match tokio::time::timeout_at(deadline.into(), answer).await {
             Ok(Ok(outcome)) => outcome,
-            Ok(Err(_)) => Err(Fault::Bug("the batch died before it answered".into())),
+            Ok(Err(_)) => {
+                tracing::error!(correlation, "the batch of this call died before it answered");
+                Err(Fault::Bug("the batch died before it answered".into()))
+            }
             Err(_) => Err(Fault::Deadline),
         }
     }

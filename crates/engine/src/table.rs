@@ -45,8 +45,10 @@ impl Mode {
 
 /// A table the working set can hold.
 ///
-/// Every statement names the table `t` and ends in an ORDER BY over its key, since the engine
-/// appends the lock clause of the mode: the order of the rows is the order of the locks.
+/// `LOAD` goes from the keys to the rows, one by one in the keys' order, which is sorted: that is
+/// the order of the locks. It looks each row up in a LATERAL sub-select named `t`, which the engine
+/// locks by the clause it appends, and whose OFFSET 0 keeps it one: written as a join, or as
+/// `= ANY`, a plan made while the table was small reads all rows of the tenant and filters them.
 pub trait Table: 'static {
     type Key: Ord + Hash + Clone + Debug + Send + Sync;
     type Row: Clone + PartialEq + Debug + Send + Sync;
@@ -141,7 +143,10 @@ pub enum Look<'a, R> {
 /// The loaded rows of one table.
 pub struct Rows<T: Table> {
     slots: HashMap<T::Key, Slot<T::Row>>,
-    /// Asked for and not loaded yet. Sorted: it is the order of the locks.
+    /// Asked for and not loaded yet.
+    ///
+    /// GUARD(lock_order): sorted, which is the order of the locks. Two batches that lock the same
+    /// rows in different orders deadlock.
     wanted: BTreeMap<T::Key, Mode>,
     touched: Vec<T::Key>,
     closed: bool,
@@ -213,8 +218,9 @@ impl<T: Table> Rows<T> {
     }
 
     #[doc(hidden)]
-    pub fn take(&mut self, want: &mut Want<T>) {
-        for (key, mode) in want.0.drain(..) {
+    pub fn take(&mut self, want: &Want<T>) {
+        for (key, mode) in &want.0 {
+            let (key, mode) = (key.clone(), *mode);
             assert!(T::LOCKED || mode == Mode::Read, "{} is only ever inserted and read", T::NAME);
             match self.slots.get(&key) {
                 Some(slot) => assert!(
@@ -411,8 +417,8 @@ pub trait TableSet: Default + Send + 'static {
     type Wants: Default + Send;
     fn tables(&mut self) -> Vec<&mut dyn AnyRows>;
     fn logs(&mut self) -> Vec<&mut dyn AnyLines>;
-    /// Moves what was asked into the set.
-    fn take(&mut self, wants: &mut Self::Wants);
+    /// Notes what was asked, to be loaded.
+    fn take(&mut self, wants: &Self::Wants);
     /// Whether a row asked for is held by another transaction.
     fn any_held(&self, wants: &Self::Wants) -> bool;
     /// Every statement the set can send, for the test that prepares them all.
@@ -447,8 +453,8 @@ macro_rules! table_set {
             fn logs(&mut self) -> Vec<&mut dyn $crate::table::AnyLines> {
                 vec![$(&mut self.$log,)*]
             }
-            fn take(&mut self, wants: &mut $wants) {
-                $(self.$table.take(&mut wants.$table);)*
+            fn take(&mut self, wants: &$wants) {
+                $(self.$table.take(&wants.$table);)*
             }
             fn any_held(&self, wants: &$wants) -> bool {
                 false $(|| self.$table.any_held(&wants.$table))*

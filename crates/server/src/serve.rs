@@ -5,19 +5,31 @@ use crate::{
     auth::Keys,
     store::{Place, Store, StoreError},
 };
+use axum::{Router, extract::ConnectInfo, http::Request};
 use domain::Engine;
 use engine::postgres::{ConnectError, embedded::EmbeddedError};
+use hyper::server::conn::http1;
+use hyper_util::{
+    rt::{TokioIo, TokioTimer},
+    server::graceful::GracefulShutdown,
+    service::TowerToHyperService,
+};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 use thiserror::Error;
 use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
-    sync::oneshot,
+    sync::{Semaphore, oneshot},
 };
+use tower::ServiceExt;
 
 /// How long requests that were being answered may go on after the stop was asked.
 const DRAIN_TIME_MAX: Duration = Duration::from_secs(20);
+/// How long the head of a request may take to arrive, and a connection may wait for its next one.
+const HEAD_TIME_MAX: Duration = Duration::from_secs(20);
+const CONNECTIONS_MAX: usize = 8_192;
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How often the partitions of the months ahead are looked after.
 const PARTITION_CHECK: Duration = Duration::from_secs(3600);
 /// Ports tried after the one asked for.
@@ -77,23 +89,54 @@ pub struct Running {
     pub address: SocketAddr,
     pub app: Arc<App>,
     stop: oneshot::Sender<()>,
-    served: tokio::task::JoinHandle<Result<(), std::io::Error>>,
+    served: tokio::task::JoinHandle<()>,
+}
+
+/// Serves connections until told to stop, then waits for those that are in a request. Bounded:
+/// so many connections, and so long for a request's head to arrive, however slowly it is sent.
+async fn accept(listener: TcpListener, router: Router, mut stopped: oneshot::Receiver<()>) {
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME_MAX);
+    let graceful = GracefulShutdown::new();
+    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        let (place, (stream, remote)) = tokio::select! {
+            _ = &mut stopped => break,
+            (place, accepted) = async { (places.clone().acquire_owned().await, listener.accept().await) } => match accepted {
+                Ok(accepted) => (place, accepted),
+                Err(error) => {
+                    // Out of file descriptors, most likely: they come back as connections end.
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                    continue;
+                }
+            },
+        };
+        // An answer is one small write; waiting to fill a packet only delays it.
+        let _ = stream.set_nodelay(true);
+        let service = router.clone().map_request(move |mut request: Request<_>| {
+            request.extensions_mut().insert(ConnectInfo(remote));
+            request
+        });
+        let connection = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
+        let connection = graceful.watch(connection);
+        tokio::spawn(async move {
+            // A caller that breaks off, or is too slow, ends its connection and nothing else.
+            let _ = connection.await;
+            drop(place);
+        });
+    }
+    drop(listener);
+    graceful.shutdown().await;
 }
 
 impl Running {
     pub fn start(engine: Engine, listener: TcpListener) -> std::io::Result<Self> {
         install_metrics();
         let address = listener.local_addr()?;
-        let app = Arc::new(App { engine, keys: Keys::default() });
-        let service = api::router(app.clone()).into_make_service_with_connect_info::<SocketAddr>();
+        let app = Arc::new(App { engine: Arc::new(engine), keys: Keys::default() });
         let (stop, stopped) = oneshot::channel::<()>();
-        let served = tokio::spawn(async move {
-            axum::serve(listener, service)
-                .with_graceful_shutdown(async {
-                    let _ = stopped.await;
-                })
-                .await
-        });
+        let served = tokio::spawn(accept(listener, api::router(app.clone()), stopped));
         Ok(Self { address, app, stop, served })
     }
 

@@ -50,6 +50,8 @@ pub struct Place {
     pub data: PathBuf,
     pub database_url: Option<String>,
     pub secret: Option<String>,
+    /// Send statements without names, for a transaction pooler that does not know them.
+    pub unnamed: bool,
 }
 
 /// An opened place. With an embedded server it holds that server's life.
@@ -58,15 +60,19 @@ pub struct Store {
     embedded: Option<Embedded>,
     /// What people are told: a folder, or a host.
     pub label: String,
+    /// The migrations that opening it applied.
+    pub applied: Vec<String>,
 }
 
 impl Store {
     /// Opens the place for serving: an embedded server must be ours alone.
     pub async fn own(place: &Place) -> Result<Self, StoreError> {
-        match &place.database_url {
-            Some(url) => Self::given(url, place),
-            None => Self::embedded(place).await,
-        }
+        let mut store = match &place.database_url {
+            Some(url) => Self::given(url, place)?,
+            None => Self::embedded(place).await?,
+        };
+        store.config.named = !place.unnamed;
+        Ok(store)
     }
 
     /// Opens the place for a command beside a running server: where another program holds the
@@ -80,7 +86,7 @@ impl Store {
                 }
                 let secret = folder_secret(cluster.data(), place.secret.as_deref())?;
                 let config = Config::new(cluster.config(SERVER_ROLE, DATABASE), secret);
-                Ok(Self { config, embedded: None, label: cluster.data().display().to_string() })
+                Ok(Self { config, embedded: None, label: cluster.data().display().to_string(), applied: Vec::new() })
             }
             other => other,
         }
@@ -98,21 +104,21 @@ impl Store {
             })
             .collect::<Vec<_>>()
             .join(", ");
-        Ok(Self { config: Config::new(database, strong(secret)?), embedded: None, label })
+        Ok(Self { config: Config::new(database, strong(secret)?), embedded: None, label, applied: Vec::new() })
     }
 
     async fn embedded(place: &Place) -> Result<Self, StoreError> {
         let embedded = Embedded::start(options(place)).await?;
         let prepared = async {
             postgres::ensure_database(&embedded.config("postgres", "postgres"), DATABASE).await?;
-            postgres::migrate(&embedded.config("postgres", DATABASE), domain::MIGRATIONS).await?;
-            folder_secret(embedded.data(), place.secret.as_deref())
+            let applied = postgres::migrate(&embedded.config("postgres", DATABASE), domain::MIGRATIONS).await?;
+            Ok((applied, folder_secret(embedded.data(), place.secret.as_deref())?))
         };
         match prepared.await {
-            Ok(secret) => {
+            Ok((applied, secret)) => {
                 let config = Config::new(embedded.config(SERVER_ROLE, DATABASE), secret);
                 let label = embedded.data().display().to_string();
-                Ok(Self { config, embedded: Some(embedded), label })
+                Ok(Self { config, embedded: Some(embedded), label, applied })
             }
             Err(error) => {
                 embedded.stop().await?;
@@ -148,8 +154,10 @@ pub async fn migrate(place: &Place) -> Result<Vec<String>, StoreError> {
         Some(url) => Ok(postgres::migrate(&parse_url(url)?, domain::MIGRATIONS).await?),
         None => {
             // Opening an embedded place migrates it.
-            Store::embedded(place).await?.close().await?;
-            Ok(Vec::new())
+            let mut store = Store::embedded(place).await?;
+            let applied = std::mem::take(&mut store.applied);
+            store.close().await?;
+            Ok(applied)
         }
     }
 }

@@ -20,7 +20,9 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(60);
 
 /// Fast, because nothing has to outlive the machine. Commits stay synchronous: their order and
 /// their waiting are what the tests are about.
-const SETTINGS: [(&str, &str); 5] = [
+const SETTINGS: [(&str, &str); 6] = [
+    // It looks into one database after the other, and here they are many and short-lived.
+    ("autovacuum_naptime", "1min"),
     ("fsync", "off"),
     ("full_page_writes", "off"),
     ("synchronous_commit", "on"),

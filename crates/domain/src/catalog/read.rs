@@ -13,6 +13,7 @@ use kernel::{
     text::fold,
 };
 use serde::Serialize;
+use std::collections::HashMap;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
@@ -80,6 +81,16 @@ pub async fn skus(
     let params = vec![param(after), param(code.map(fold)), param(limit.probe())];
     let rows = engine.read(tenant, vec![(sql::SKU_LIST, params)]).await?;
     Ok(Page::of(rows[0].iter().map(sku_view).collect(), limit, |sku| sku.sku_id.to_string()))
+}
+
+/// The SKUs that have these codes, as people compare codes: by the code as it was asked for.
+pub async fn skus_of(engine: &Engine, tenant: TenantId, codes: &[&str]) -> Result<HashMap<String, SkuId>, StepError> {
+    let folded: Vec<String> = codes.iter().map(|code| fold(code)).collect();
+    let rows = engine.read(tenant, vec![(sql::SKU_BY_CODE, vec![param(folded.clone())])]).await?;
+    let found: HashMap<&str, SkuId> =
+        rows[0].iter().map(|row| (row.get("code_folded"), row.get::<_, Uuid>("sku_id").into())).collect();
+    let asked = codes.iter().zip(&folded);
+    Ok(asked.filter_map(|(code, folded)| Some(((*code).to_owned(), *found.get(folded.as_str())?))).collect())
 }
 
 /// Warehouses by id; with `code`, the one of that code as people compare codes.

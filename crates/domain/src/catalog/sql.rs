@@ -16,10 +16,13 @@ const SKU_LOAD: Sql = Sql::new(
     &[Type::UUID_ARRAY],
     "
     SELECT t.sku_id, t.code, t.code_folded, t.name, t.unit, t.decimals, t.created_at
-    FROM sku AS t
-    WHERE t.tenant_id = $1
-        AND t.sku_id = ANY($2)
-    ORDER BY t.sku_id",
+    FROM unnest($2::uuid[]) AS k (sku_id)
+    CROSS JOIN LATERAL (
+        SELECT *
+        FROM sku AS r
+        WHERE r.tenant_id = $1
+            AND r.sku_id = k.sku_id
+        OFFSET 0) AS t",
 );
 
 const SKU_STORE: Sql = Sql::new(
@@ -94,10 +97,13 @@ const SKU_CODE_LOAD: Sql = Sql::new(
     &[Type::TEXT_ARRAY],
     "
     SELECT t.code_folded, t.sku_id
-    FROM sku AS t
-    WHERE t.tenant_id = $1
-        AND t.code_folded = ANY($2)
-    ORDER BY t.code_folded",
+    FROM unnest($2::text[]) AS k (code_folded)
+    CROSS JOIN LATERAL (
+        SELECT *
+        FROM sku AS r
+        WHERE r.tenant_id = $1
+            AND r.code_folded = k.code_folded
+        OFFSET 0) AS t",
 );
 
 impl Table for SkuCodes {
@@ -129,10 +135,13 @@ const WAREHOUSE_LOAD: Sql = Sql::new(
     &[Type::UUID_ARRAY],
     "
     SELECT t.warehouse_id, t.code, t.code_folded, t.name, t.created_at
-    FROM warehouse AS t
-    WHERE t.tenant_id = $1
-        AND t.warehouse_id = ANY($2)
-    ORDER BY t.warehouse_id",
+    FROM unnest($2::uuid[]) AS k (warehouse_id)
+    CROSS JOIN LATERAL (
+        SELECT *
+        FROM warehouse AS r
+        WHERE r.tenant_id = $1
+            AND r.warehouse_id = k.warehouse_id
+        OFFSET 0) AS t",
 );
 
 const WAREHOUSE_STORE: Sql = Sql::new(
@@ -194,10 +203,13 @@ const WAREHOUSE_CODE_LOAD: Sql = Sql::new(
     &[Type::TEXT_ARRAY],
     "
     SELECT t.code_folded, t.warehouse_id
-    FROM warehouse AS t
-    WHERE t.tenant_id = $1
-        AND t.code_folded = ANY($2)
-    ORDER BY t.code_folded",
+    FROM unnest($2::text[]) AS k (code_folded)
+    CROSS JOIN LATERAL (
+        SELECT *
+        FROM warehouse AS r
+        WHERE r.tenant_id = $1
+            AND r.code_folded = k.code_folded
+        OFFSET 0) AS t",
 );
 
 impl Table for WarehouseCodes {
@@ -245,6 +257,17 @@ pub const SKU_FIND: Sql = Sql::new(
         AND t.sku_id = $2",
 );
 
+/// The SKUs of these folded codes: an import asks before it makes the ones that are missing.
+pub const SKU_BY_CODE: Sql = Sql::new(
+    "sku_by_code",
+    &[Type::TEXT_ARRAY],
+    "
+    SELECT t.sku_id, t.code_folded
+    FROM sku AS t
+    WHERE t.tenant_id = $1
+        AND t.code_folded = ANY($2)",
+);
+
 pub const WAREHOUSE_LIST: Sql = Sql::new(
     "warehouse_list",
     &[Type::UUID, Type::TEXT, Type::INT8],
@@ -269,4 +292,4 @@ pub const WAREHOUSE_FIND: Sql = Sql::new(
 );
 
 /// The queries above, for the test that prepares every statement.
-pub const QUERIES: &[Sql] = &[SKU_LIST, SKU_FIND, WAREHOUSE_LIST, WAREHOUSE_FIND];
+pub const QUERIES: &[Sql] = &[SKU_LIST, SKU_FIND, SKU_BY_CODE, WAREHOUSE_LIST, WAREHOUSE_FIND];

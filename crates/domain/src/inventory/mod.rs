@@ -22,7 +22,7 @@ mod ship;
 pub mod sql;
 
 pub use adjust::{Adjust, AdjustLine};
-pub use allocate::{Allocate, AllocateLine};
+pub use allocate::{Allocate, AllocateLine, Priority};
 pub use model::{Moved, MovedLine, Promised, PromisedLine};
 pub use precheck::precheck;
 pub use receive::{Receive, ReceiveLine};

@@ -235,12 +235,36 @@ pub async fn promise(engine: &Engine, tenant: TenantId, id: PromiseId) -> Result
     Ok(rows[0].first().map(promise_view))
 }
 
-/// What was booked under each of these sources: kind and record.
+/// What was booked under a source.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Booked {
+    /// receive, adjust, allocate, release, ship or return.
+    pub kind: String,
+    /// The promise it made or moved.
+    pub promise: Option<PromiseId>,
+    pub sku: SkuId,
+    pub warehouse: WarehouseId,
+    /// The units it spoke of, below 0 where an adjustment took away. None where its ledger line is
+    /// gone with its month.
+    pub quantity: Option<Quantity>,
+    /// What was shipped of the promise up to now, returned or not.
+    pub shipped: Quantity,
+}
+
+/// What was booked under each of these sources, as far as anything was.
 pub async fn booked(
     engine: &Engine,
     tenant: TenantId,
     sources: Vec<String>,
-) -> Result<HashMap<String, (String, String)>, StepError> {
+) -> Result<HashMap<String, Booked>, StepError> {
     let rows = engine.read(tenant, vec![(sql::SOURCE_LIST, vec![param(sources)])]).await?;
-    Ok(rows[0].iter().map(|row| (row.get("source"), (row.get("kind"), row.get("record_id")))).collect())
+    let view = |row: &Row| Booked {
+        kind: row.get("kind"),
+        promise: row.get::<_, Option<Uuid>>("promise_id").map(Into::into),
+        sku: row.get::<_, Uuid>("sku_id").into(),
+        warehouse: row.get::<_, Uuid>("warehouse_id").into(),
+        quantity: sql::quantity_if_any(row, "quantity"),
+        shipped: sql::quantity(row, "shipped"),
+    };
+    Ok(rows[0].iter().map(|row| (row.get("source"), view(row))).collect())
 }

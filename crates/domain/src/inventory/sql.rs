@@ -11,8 +11,14 @@ use kernel::{id::PromiseId, quantity::Quantity};
 use rust_decimal::Decimal;
 use uuid::Uuid;
 
-fn quantity(row: &Row, column: &str) -> Quantity {
-    Quantity::new(row.get(column)).expect("numeric(18,6) is within a quantity's bound")
+const BOUND: &str = "numeric(18,6) is within a quantity's bound";
+
+pub(super) fn quantity(row: &Row, column: &str) -> Quantity {
+    Quantity::new(row.get(column)).expect(BOUND)
+}
+
+pub(super) fn quantity_if_any(row: &Row, column: &str) -> Option<Quantity> {
+    row.get::<_, Option<Decimal>>(column).map(|value| Quantity::new(value).expect(BOUND))
 }
 
 pub(super) fn read_counters(row: &Row) -> Counters {
@@ -50,20 +56,21 @@ pub(super) fn read_promise(row: &Row) -> Promise {
 
 pub struct Positions;
 
-/// GUARD(lock_order): ORDER BY is the order of the locks. Without it the plan chooses one, and two
-/// batches deadlock.
+/// The keys come sorted, and each row is locked when its key's turn comes.
 const POSITION_LOAD: Sql = Sql::new(
     "position_load",
     &[Type::UUID_ARRAY, Type::UUID_ARRAY],
     "
     SELECT t.sku_id, t.warehouse_id, t.position_id, t.on_hand, t.on_order, t.allocated, t.reserved,
         t.overcommit_limit, t.sequence
-    FROM stock_position AS t
-    JOIN unnest($2::uuid[], $3::uuid[]) AS k (sku_id, warehouse_id)
-        ON t.sku_id = k.sku_id
-        AND t.warehouse_id = k.warehouse_id
-    WHERE t.tenant_id = $1
-    ORDER BY t.sku_id, t.warehouse_id",
+    FROM unnest($2::uuid[], $3::uuid[]) AS k (sku_id, warehouse_id)
+    CROSS JOIN LATERAL (
+        SELECT *
+        FROM stock_position AS r
+        WHERE r.tenant_id = $1
+            AND r.sku_id = k.sku_id
+            AND r.warehouse_id = k.warehouse_id
+        OFFSET 0) AS t",
 );
 
 /// Makes the rows that receive and adjust will lock, where SKU and warehouse exist.
@@ -175,10 +182,13 @@ const PROMISE_LOAD: Sql = Sql::new(
     "
     SELECT t.promise_id, t.sku_id, t.warehouse_id, t.quantity, t.shipped, t.released, t.returned,
         t.source, t.priority, t.promised_for, t.created_at
-    FROM promise AS t
-    WHERE t.tenant_id = $1
-        AND t.promise_id = ANY($2)
-    ORDER BY t.promise_id",
+    FROM unnest($2::uuid[]) AS k (promise_id)
+    CROSS JOIN LATERAL (
+        SELECT *
+        FROM promise AS r
+        WHERE r.tenant_id = $1
+            AND r.promise_id = k.promise_id
+        OFFSET 0) AS t",
 );
 
 const PROMISE_INSERT: Sql = Sql::new(
@@ -298,10 +308,13 @@ const STOCK_SOURCE_LOAD: Sql = Sql::new(
     &[Type::TEXT_ARRAY],
     "
     SELECT t.source, t.kind, t.record_id, t.at
-    FROM stock_source AS t
-    WHERE t.tenant_id = $1
-        AND t.source = ANY($2)
-    ORDER BY t.source",
+    FROM unnest($2::text[]) AS k (source)
+    CROSS JOIN LATERAL (
+        SELECT *
+        FROM stock_source AS r
+        WHERE r.tenant_id = $1
+            AND r.source = k.source
+        OFFSET 0) AS t",
 );
 
 /// The unique key on (tenant, source) is the guard; sorted, so that two batches that bring the
@@ -486,15 +499,59 @@ pub const PROMISE_FIND: Sql = Sql::new(
         AND t.promise_id = $2",
 );
 
-/// What was booked under these sources: an import asks before it sends.
+/// What was booked under these sources, with its units. The record's id is taken out of its text
+/// before the joins: under row-level security a join on the expression itself could use no index,
+/// because `split_part` is not leakproof. A promise carries the quantity that was allocated; for
+/// all else the ledger line tells, unless its month was dropped.
 pub const SOURCE_LIST: Sql = Sql::new(
     "source_list",
     &[Type::TEXT_ARRAY],
     "
-    SELECT t.source, t.kind, t.record_id, t.at
-    FROM stock_source AS t
-    WHERE t.tenant_id = $1
-        AND t.source = ANY($2)",
+    WITH booked AS MATERIALIZED (
+        SELECT t.source, t.kind, t.at, split_part(t.record_id, '_', 2)::uuid AS record_id
+        FROM unnest($2::text[]) AS k (source)
+        CROSS JOIN LATERAL (
+            SELECT *
+            FROM stock_source AS r
+            WHERE r.tenant_id = $1
+                AND r.source = k.source
+            OFFSET 0) AS t)
+    SELECT b.source, b.kind, p.promise_id, q.sku_id, q.warehouse_id, p.shipped,
+        CASE b.kind
+            WHEN 'allocate' THEN p.quantity
+            ELSE (
+                SELECT CASE b.kind
+                    WHEN 'ship' THEN -l.on_hand
+                    WHEN 'release' THEN -l.allocated
+                    ELSE l.on_hand END
+                FROM stock_ledger AS l
+                WHERE l.tenant_id = $1
+                    AND l.position_id = q.position_id
+                    AND l.at = b.at
+                    AND l.source = b.source)
+            END AS quantity
+    FROM booked AS b
+    JOIN promise AS p
+        ON p.tenant_id = $1
+        AND p.promise_id = b.record_id
+    JOIN stock_position AS q
+        ON q.tenant_id = $1
+        AND q.sku_id = p.sku_id
+        AND q.warehouse_id = p.warehouse_id
+    WHERE b.kind NOT IN ('receive', 'adjust')
+    UNION ALL
+    SELECT b.source, b.kind, NULL, q.sku_id, q.warehouse_id, 0, (
+        SELECT l.on_hand
+        FROM stock_ledger AS l
+        WHERE l.tenant_id = $1
+            AND l.position_id = q.position_id
+            AND l.at = b.at
+            AND l.source = b.source)
+    FROM booked AS b
+    JOIN stock_position AS q
+        ON q.tenant_id = $1
+        AND q.position_id = b.record_id
+    WHERE b.kind IN ('receive', 'adjust')",
 );
 
 /// The queries above, for the test that prepares every statement.

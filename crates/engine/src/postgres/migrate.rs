@@ -32,7 +32,9 @@ const ROLES: &str = "
                 NULL;
             END;
         END LOOP;
-        IF NOT pg_has_role(current_user, 'tallyhold_owner', 'MEMBER') THEN
+        -- From 16 on, whoever creates a role is its member without the right to act as it.
+        IF NOT pg_has_role(current_user, 'tallyhold_owner',
+            CASE WHEN current_setting('server_version_num')::int >= 160000 THEN 'SET' ELSE 'MEMBER' END) THEN
             EXECUTE format('GRANT tallyhold_owner TO %I', current_user);
         END IF;
         GRANT USAGE, CREATE ON SCHEMA public TO tallyhold_owner;
@@ -48,10 +50,10 @@ async fn connect(config: &tokio_postgres::Config) -> Result<Client, ConnectError
 
 /// Applies what is missing. Returns the names of the migrations applied now.
 pub async fn migrate(admin: &tokio_postgres::Config, migrations: &[Migration]) -> Result<Vec<String>, ConnectError> {
-    let failed = |error: &dyn std::fmt::Display| ConnectError::Unreachable(format!("migration failed: {error}"));
+    let failed = |error: &dyn std::fmt::Display| ConnectError::Migration(error.to_string());
     let text = |error: tokio_postgres::Error| {
         let shown = error.as_db_error().map_or_else(|| error.to_string(), |db| db.message().to_owned());
-        ConnectError::Unreachable(format!("migration failed: {shown}"))
+        ConnectError::Migration(shown)
     };
     let mut holder = connect(admin).await?;
     let lock = holder.transaction().await.map_err(text)?;

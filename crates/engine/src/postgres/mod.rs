@@ -18,6 +18,8 @@ use tokio_postgres::NoTls;
 pub enum ConnectError {
     #[error("cannot reach the database: {0}")]
     Unreachable(String),
+    #[error("the migration failed: {0}")]
+    Migration(String),
     #[error(
         "the database role `{role}` {why}: row-level security would not hold between tenants. \
          Serve as `tallyhold_server` (see docs/operating/database.md)"

@@ -79,7 +79,7 @@ fn dead_01_the_wanted_keys_of_a_table_are_loaded_in_one_statement_sorted_and_in_
         } else {
             wants.note.read(key.into())
         }
-        set.take(&mut wants);
+        set.take(&wants);
     }
     let mut tables = set.tables();
     let names: Vec<_> = tables.iter().map(|table| table.name()).collect();
@@ -97,7 +97,7 @@ fn dead_01_a_key_asked_for_when_its_tables_turn_is_over_is_a_bug_not_a_lock() {
     set.tables()[0].close();
     let mut wants = Wants::default();
     wants.note.change("late".into());
-    set.take(&mut wants);
+    set.take(&wants);
 }
 
 #[test]
@@ -106,11 +106,11 @@ fn dead_01_a_lock_is_never_upgraded() {
     let mut set = Set::default();
     let mut wants = Wants::default();
     wants.note.read("a".into());
-    set.take(&mut wants);
+    set.take(&wants);
     let _ = set.tables()[0].loads(false);
     let mut wants = Wants::default();
     wants.note.change("a".into());
-    set.take(&mut wants);
+    set.take(&wants);
 }
 
 #[test]

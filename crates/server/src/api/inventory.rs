@@ -150,14 +150,26 @@ async fn position(State(app): State<SharedApp>, caller: Caller, Path(id): Path<S
     found(read::position(&app.engine, caller.tenant, id).await?, "stock position", &id)
 }
 
+/// A place in a position's ledger; 0 is before its first line.
+#[derive(Debug, Clone, Copy, Default)]
+struct Sequence(i64);
+
+impl<'de> Deserialize<'de> for Sequence {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let plain = text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok()).flatten();
+        plain.map(Self).ok_or_else(|| serde::de::Error::custom("must be a sequence: a whole number from 0"))
+    }
+}
+
 /// After which line of a position.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 struct AfterSequence {
     /// The `next` of the page before: a sequence.
     #[serde(default)]
-    #[param(minimum = 0)]
-    after: u32,
+    #[param(value_type = Option<i64>, minimum = 0)]
+    after: Sequence,
     /// Rows a page, 50 when not said.
     #[serde(default)]
     #[param(value_type = Option<u32>, minimum = 1, maximum = 200)]
@@ -179,7 +191,7 @@ async fn ledger(
 ) -> Result<Response, Problem> {
     caller.may(inventory::READ)?;
     let id = path_id::<Position>(&id)?;
-    let lines = read::ledger(&app.engine, caller.tenant, id, page.after.into(), page.limit).await?;
+    let lines = read::ledger(&app.engine, caller.tenant, id, page.after.0, page.limit).await?;
     found(lines, "stock position", &id)
 }
 
@@ -197,7 +209,7 @@ async fn events(
 ) -> Result<Response, Problem> {
     caller.may(inventory::READ)?;
     let id = path_id::<Position>(&id)?;
-    let events = read::events(&app.engine, caller.tenant, id, page.after.into(), page.limit).await?;
+    let events = read::events(&app.engine, caller.tenant, id, page.after.0, page.limit).await?;
     found(events, "stock position", &id)
 }
 
@@ -212,6 +224,7 @@ enum PromiseState {
 #[into_params(parameter_in = Query)]
 struct ByState {
     /// Only open or only closed ones.
+    #[param(inline)]
     state: Option<PromiseState>,
 }
 

@@ -18,13 +18,16 @@ use crate::auth::Keys;
 use axum::{
     Router,
     extract::Request,
-    http::{HeaderName, HeaderValue, StatusCode},
+    http::{HeaderName, HeaderValue},
     middleware::{self, Next},
     response::{IntoResponse, Response},
 };
 use domain::Engine;
-use std::{sync::Arc, time::Duration};
-use tower_http::{catch_panic::CatchPanicLayer, timeout::TimeoutLayer};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use tower_http::catch_panic::CatchPanicLayer;
 use tracing::Instrument;
 use utoipa::{
     Modify, OpenApi,
@@ -41,7 +44,7 @@ const REQUEST_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// What every handler may use.
 pub struct App {
-    pub engine: Engine,
+    pub engine: Arc<Engine>,
     pub keys: Keys,
 }
 
@@ -100,7 +103,6 @@ pub fn router(app: SharedApp) -> Router {
         .fallback(problem::no_such_route)
         .method_not_allowed_fallback(problem::no_such_method)
         .with_state(app)
-        .layer(TimeoutLayer::with_status_code(StatusCode::SERVICE_UNAVAILABLE, REQUEST_TIME_MAX))
         .layer(CatchPanicLayer::custom(problem::panicked))
         .layer(middleware::from_fn(correlate))
 }
@@ -122,7 +124,11 @@ async fn correlate(mut request: Request, next: Next) -> Response {
         tracing::info_span!("request", method = %request.method(), path = request.uri().path(), correlation = %id);
     let header = HeaderValue::from_str(&id);
     request.extensions_mut().insert(Correlation(id));
-    let mut response = next.run(request).instrument(span).await;
+    let since = Instant::now();
+    let answered = tokio::time::timeout(REQUEST_TIME_MAX, next.run(request).instrument(span.clone())).await;
+    let mut response = answered.unwrap_or_else(|_| Problem::unavailable("the request took too long").into_response());
+    let elapsed_ms = since.elapsed().as_secs_f64() * 1000.0;
+    span.in_scope(|| tracing::info!(status = response.status().as_u16(), elapsed_ms, "answered"));
     if let Ok(header) = header {
         response.headers_mut().insert(CORRELATION, header);
     }

@@ -154,7 +154,8 @@ impl From<Fault> for Problem {
             Fault::Bug(_) => Self::new(
                 StatusCode::INTERNAL_SERVER_ERROR,
                 "defect",
-                "a defect of this program; nothing was changed. Its log has the cause under the X-Correlation-Id",
+                "a defect of this program; its log has the cause under the X-Correlation-Id. \
+                 Send the request again with the same key: it runs, or tells what it did",
             ),
         }
     }

@@ -88,7 +88,7 @@ impl TenantCommand {
     }
 }
 
-async fn create_tenant(engine: &Engine, slug: &Slug, name: Name) -> Result<TenantId, String> {
+pub(super) async fn create_tenant(engine: &Engine, slug: &Slug, name: Name) -> Result<TenantId, String> {
     let tenant = TenantId::mint();
     let (key, intent) = (format!("operator|tenant|{slug}"), json!({"slug": slug, "name": name}));
     let command = CreateTenant { slug: slug.clone(), name };

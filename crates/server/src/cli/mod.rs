@@ -1,7 +1,10 @@
 //! The command line: every verb of the program, each in a file of its own.
 
 pub mod admin;
+mod bench;
 mod demo;
+mod import;
+pub mod online_retail;
 pub mod operator;
 mod serve;
 mod verify;
@@ -36,6 +39,9 @@ struct Global {
     /// keeps one in its folder.
     #[arg(long, global = true, env = "TALLYHOLD_SECRET", hide_env_values = true, value_name = "SECRET")]
     secret: Option<String>,
+    /// Send statements without names: for PgBouncer before 1.21 in transaction mode.
+    #[arg(long, global = true, env = "TALLYHOLD_UNNAMED_STATEMENTS")]
+    unnamed_statements: bool,
     /// Log lines as JSON. How much is logged: `RUST_LOG`, as in RUST_LOG=info.
     #[arg(long, global = true)]
     log_json: bool,
@@ -53,6 +59,10 @@ enum Verb {
     Seed(admin::Seed),
     /// Check every invariant on the live data; exit status 1 when something is off.
     Verify(verify::Verify),
+    /// Import the files of a data set.
+    Import(import::Import),
+    /// Measure this program beside other ways to do the same, on a throw-away database.
+    Bench(bench::Bench),
     /// Make and list tenants.
     Tenant(admin::TenantCommand),
     /// Make, list and revoke API keys.
@@ -61,7 +71,12 @@ enum Verb {
 
 impl Global {
     fn place(&self) -> Place {
-        Place { data: self.data.clone(), database_url: self.database_url.clone(), secret: self.secret.clone() }
+        Place {
+            data: self.data.clone(),
+            database_url: self.database_url.clone(),
+            secret: self.secret.clone(),
+            unnamed: self.unnamed_statements,
+        }
     }
 }
 
@@ -93,6 +108,8 @@ pub fn run(cli: Cli) -> ExitCode {
             Verb::Demo(verb) => verb.run().await,
             Verb::Seed(verb) => verb.run(place).await,
             Verb::Verify(verb) => verb.run(place).await,
+            Verb::Import(verb) => verb.run(place).await,
+            Verb::Bench(verb) => verb.run().await,
             Verb::Tenant(verb) => verb.run(place).await,
             Verb::Key(verb) => verb.run(place).await,
         }

@@ -2,7 +2,7 @@
 
 use domain::{Engine, WorkingSet};
 use engine::{
-    Command, Encode, Fault, Head,
+    Answered, Command, Encode, Fault, Head,
     answer::{Answer, Fingerprint, Key},
 };
 use kernel::id::{CallId, TenantId};
@@ -18,6 +18,18 @@ pub async fn submit<C: Command<WorkingSet>>(
     command: C,
     encode: Encode<C::Done, C::Reject>,
 ) -> Result<Answer, Fault> {
+    submit_or_replay(engine, tenant, key, intent, command, encode).await.map(|answered| answered.answer)
+}
+
+/// As [`submit`], for whoever must tell a first answer from a replay.
+pub async fn submit_or_replay<C: Command<WorkingSet>>(
+    engine: &Engine,
+    tenant: TenantId,
+    key: &str,
+    intent: &Value,
+    command: C,
+    encode: Encode<C::Done, C::Reject>,
+) -> Result<Answered, Fault> {
     let body = serde_json::to_vec(intent).map_err(|error| Fault::Bug(error.to_string()))?;
     let fingerprint =
         Fingerprint::of("OPERATOR", C::NAME, None, &body).map_err(|error| Fault::Bug(error.to_string()))?;
@@ -25,7 +37,7 @@ pub async fn submit<C: Command<WorkingSet>>(
     let call = CallId::mint();
     let head =
         Head { call, tenant, key, fingerprint, actor: "operator".into(), correlation: call.to_string(), remote: None };
-    engine.submit(head, command, encode).await.map(|answered| answered.answer)
+    engine.submit(head, command, encode).await
 }
 
 /// The JSON of a good answer, or the detail of the refusal.

@@ -7,7 +7,7 @@ use crate::{
     store::Place,
 };
 use clap::Args;
-use std::{net::SocketAddr, process::ExitCode};
+use std::{io::Write, net::SocketAddr, process::ExitCode};
 
 const DEFAULT_ADDRESS: &str = "127.0.0.1:8080";
 
@@ -28,18 +28,24 @@ impl Serve {
         let asked: SocketAddr = DEFAULT_ADDRESS.parse().expect("a plain address");
         let serving = Serving { place, address: self.listen.unwrap_or(asked), move_on: self.listen.is_none() };
         let ready = async |address: SocketAddr, app: &App, store: &str| {
-            if self.listen.is_none() && address != asked {
-                println!("Port {} is taken, so this is port {}.", asked.port(), address.port());
-            }
-            println!("Tallyhold serves http://{address}  (data: {store})");
-            println!("  try the API     http://{address}/docs");
-            if self.demo_tenant {
-                match admin::seed(&app.engine).await {
-                    Ok(seeded) => print!("{}", seeded.first_steps(&format!("http://{address}"))),
-                    Err(error) => eprintln!("tallyhold: the demonstration tenant could not be made: {error}"),
-                }
-            }
-            println!("Stop with Ctrl-C.");
+            let moved = match self.listen.is_none() && address != asked {
+                true => format!("Port {} is taken, so this is port {}.\n", asked.port(), address.port()),
+                false => String::new(),
+            };
+            let first_steps = match self.demo_tenant {
+                true => admin::seed(&app.engine).await.map(|seeded| seeded.first_steps(&format!("http://{address}"))),
+                false => Ok(String::new()),
+            };
+            let first_steps = first_steps.unwrap_or_else(|error| {
+                eprintln!("tallyhold: the demonstration tenant could not be made: {error}");
+                String::new()
+            });
+            // Whoever started us may not listen any more; that is no reason not to serve.
+            let _ = write!(
+                std::io::stdout(),
+                "{moved}Tallyhold serves http://{address}  (data: {store})\n  \
+                 try the API     http://{address}/docs\n{first_steps}Stop with Ctrl-C.\n"
+            );
         };
         match serve(serving, ready).await {
             Ok(()) => ExitCode::SUCCESS,

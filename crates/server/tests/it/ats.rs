@@ -315,7 +315,7 @@ async fn case_014_counts_and_completions_at_once_never_drift() {
             0 => ("/v1/promises/ship", json!({"lines": [{"promise_id": promises[n / 3]}]})),
             1 => ("/v1/promises/release", json!({"lines": [{"promise_id": promises[n / 3], "quantity": "1"}]})),
             _ => {
-                let quantity = if n % 2 == 0 { "1" } else { "-1" };
+                let quantity = if n.is_multiple_of(2) { "1" } else { "-1" };
                 let line = json!({"sku_id": sku, "warehouse_id": warehouse, "quantity": quantity, "reason": "count"});
                 ("/v1/stock/adjust", json!({"lines": [line]}))
             }

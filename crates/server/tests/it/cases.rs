@@ -37,7 +37,7 @@ async fn test_01_under_load_from_two_replicas_the_books_equal_an_independent_mod
                 for step in 0..12 {
                     let key = format!("c{caller}s{step}");
                     let which = dice.roll(4) as usize;
-                    let units = 1 + dice.roll(3) as i64;
+                    let units = 1 + dice.roll(3).cast_signed();
                     let (path, body, of) = match dice.roll(5) {
                         0 => ("/v1/stock/receive", stocks[which].lines(&[&units.to_string()]), None),
                         1 | 2 => ("/v1/stock/allocate", stocks[which].lines(&[&units.to_string()]), None),

@@ -1,63 +1,14 @@
 //! Broken connections, killed and frozen processes, deadlocks.
 
+use crate::process::Process;
 use engine::gate;
-use serde_json::{Value, json};
-use std::{
-    io::{BufRead, BufReader},
-    process::{Child, Command, Stdio},
-    sync::Arc,
-    time::Duration,
-};
+use serde_json::json;
+use std::{sync::Arc, time::Duration};
 use testkit::{
-    App, Database, Reply,
-    app::{SECRET, Stock, sweep},
+    App,
+    app::{Stock, sweep},
     proxy::Proxy,
 };
-
-/// The real program as a process of its own, over the database of a test.
-struct Process {
-    child: Child,
-    address: String,
-    http: reqwest::Client,
-}
-
-impl Process {
-    fn start(database: &Database, gate: Option<&str>) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_tallyhold"));
-        command.args(["serve", "--listen", "127.0.0.1:0"]);
-        command.env("DATABASE_URL", database.server_url()).env("TALLYHOLD_SECRET", SECRET);
-        match gate {
-            Some(gate) => command.env("TALLYHOLD_GATE", gate),
-            None => command.env_remove("TALLYHOLD_GATE"),
-        };
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("it starts");
-        let mut line = String::new();
-        let stdout = child.stdout.take().expect("its output");
-        BufReader::new(stdout).read_line(&mut line).expect("it says where it serves");
-        let address = line.split_whitespace().find(|word| word.starts_with("http://")).expect("an address").to_owned();
-        Self { child, address, http: reqwest::Client::new() }
-    }
-
-    /// The answer, or nothing where the process died first.
-    async fn post(&self, token: &str, path: &str, key: &str, body: &Value) -> Option<Reply> {
-        let request = self.http.post(format!("{}{path}", self.address)).bearer_auth(token);
-        let response = request.header("idempotency-key", key).json(body).send().await.ok()?;
-        let (status, headers) = (response.status().as_u16(), response.headers().clone());
-        Some(Reply { status, headers, bytes: response.bytes().await.ok()?.to_vec() })
-    }
-
-    fn signal(&self, name: &str) {
-        let pid = self.child.id().to_string();
-        assert!(Command::new("kill").args([name, &pid]).status().expect("kill runs").success());
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
 
 #[tokio::test]
 async fn idem_12_case_061_case_063_case_069_test_04_killed_at_every_step_it_runs_once_and_nothing_sticks() {
@@ -83,10 +34,10 @@ async fn idem_12_case_061_case_063_case_069_test_04_killed_at_every_step_it_runs
             ("/v1/stock/allocate", stock.lines(&["2"]))
         };
         let before = app.position(&stock).await["sequence"].as_i64().expect("a sequence");
-        let process = Process::start(&app.database, Some(step));
+        let process = Process::over(&app.database, Some(step));
         assert!(process.post(&app.token, path, &key, &body).await.is_none(), "{step}: it was to be killed there");
         drop(process);
-        let again = Process::start(&app.database, None);
+        let again = Process::over(&app.database, None);
         let reply = again.post(&app.token, path, &key, &body).await.expect("an answer");
         assert_eq!(reply.status, 200, "{step}: {}", reply.text());
         assert_eq!(reply.replayed(), *step == "batch.committed:kill", "{step}");
@@ -110,18 +61,7 @@ async fn idem_12_killed_at_every_answer_of_the_database() {
     // over before its kill comes.
     let mut survived = false;
     for nth in 1..40 {
-        let process = {
-            let mut command = Command::new(env!("CARGO_BIN_EXE_tallyhold"));
-            command.args(["serve", "--listen", "127.0.0.1:0"]);
-            command.env("DATABASE_URL", app.database.server_url()).env("TALLYHOLD_SECRET", SECRET);
-            command.env("TALLYHOLD_GATE", format!("tx.answered:kill:{nth}"));
-            let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("it starts");
-            let mut line = String::new();
-            let stdout = child.stdout.take().expect("its output");
-            BufReader::new(stdout).read_line(&mut line).expect("its output is readable");
-            let address = line.split_whitespace().find(|word| word.starts_with("http://")).unwrap_or("").to_owned();
-            Process { child, address, http: reqwest::Client::new() }
-        };
+        let process = Process::over(&app.database, Some(&format!("tx.answered:kill:{nth}")));
         let key = format!("k{nth}");
         let body = json!({"lines": [{"promise_id": promise, "quantity": "1"}]});
         let before = app.position(&stock).await["sequence"].as_i64().expect("a sequence");
@@ -160,7 +100,7 @@ async fn idem_12_killed_inside_commit_the_effect_is_there_once_whichever_way_it_
             ))
             .await
             .expect("the stall stands");
-        let process = Arc::new(Process::start(&app.database, None));
+        let process = Arc::new(Process::over(&app.database, None));
         let (caller, token, body, sent) = (process.clone(), app.token.clone(), stock.lines(&["7"]), key.clone());
         let call = tokio::spawn(async move { caller.post(&token, "/v1/stock/allocate", &sent, &body).await });
         app.database.wait_for_lock_wait("answer_store").await;
@@ -208,7 +148,7 @@ async fn idem_13_a_commit_whose_answer_was_lost_is_settled_by_the_server_itself(
 async fn test_03_a_frozen_process_that_holds_a_hot_row_delays_others_no_longer_than_the_time_out() {
     let app = App::start().await;
     let stock = app.stock("100").await;
-    let frozen = Arc::new(Process::start(&app.database, Some("batch.loaded:stop")));
+    let frozen = Arc::new(Process::over(&app.database, Some("batch.loaded:stop")));
     let (caller, token, body) = (frozen.clone(), app.token.clone(), stock.lines(&["1"]));
     let call = tokio::spawn(async move { caller.post(&token, "/v1/stock/allocate", "frozen", &body).await });
     // Its transaction is open and idle, with the row locked.
@@ -283,6 +223,24 @@ async fn a_held_row_costs_only_those_who_need_it() {
     holder.batch_execute("ROLLBACK").await.expect("let go");
     app.allocate("held", &stock, "1").await.ok();
     sweep(app.engine()).await;
+}
+
+#[tokio::test]
+async fn a_held_row_of_an_early_rank_is_503_and_never_taken_for_missing() {
+    let app = App::start_with(|config| config.timeouts.lock_ms = 200).await;
+    let stock = app.stock("10").await;
+    let promise = app.allocate("a", &stock, "4").await.ok()["lines"][0]["promise_id"].clone();
+    let body = json!({"lines": [{"promise_id": promise}]});
+    let holder = app.database.raw_admin().await;
+    holder.batch_execute("BEGIN; SELECT FROM promise FOR UPDATE").await.expect("the promise is held");
+    for path in ["/v1/promises/ship", "/v1/promises/release"] {
+        let held = app.send_any(app.write(path, path, &body)).await;
+        held.problem(503, "row_held");
+        assert!(held.header("retry-after").is_some());
+    }
+    holder.batch_execute("ROLLBACK").await.expect("let go");
+    app.post("/v1/promises/ship", "/v1/promises/ship", &body).await.ok();
+    app.finish().await;
 }
 
 #[tokio::test]

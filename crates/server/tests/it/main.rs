@@ -3,12 +3,15 @@
 
 mod ats;
 mod cases;
+mod embedded;
 mod failure;
 mod idem;
+mod import;
 mod input;
 mod isolation;
 mod operation;
 mod outbox;
 mod precheck;
+mod process;
 mod race;
 mod statements;

@@ -1,9 +1,10 @@
 //! Running it: health, metrics, description, configuration, shutdown.
 
+use crate::process::program;
 use engine::gate;
 use reqwest::Method;
 use serde_json::json;
-use std::{collections::BTreeSet, process::Command, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc};
 use testkit::{App, Database};
 
 #[tokio::test]
@@ -62,7 +63,7 @@ async fn ops_02_the_description_is_complete_and_true() {
             if path.starts_with("/v1/") {
                 assert_eq!(operation["security"], json!([{"api_key": []}]), "{path}");
                 // What it describes is there: without a credential it is a 401, not a 404.
-                let url = path.replace("{", "").replace("}", "");
+                let url = path.replace(['{', '}'], "");
                 let request = app.request(method.to_uppercase().parse().expect("a method"), &url);
                 assert_eq!(app.send(request).await.status, 401, "{method} {path}");
             }
@@ -79,11 +80,7 @@ async fn ops_02_the_description_is_complete_and_true() {
 
 /// The program with an environment of its own: what it printed, and how it ended.
 fn run(arguments: &[&str], environment: &[(&str, &str)]) -> (bool, String, String) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tallyhold"));
-    for name in ["DATABASE_URL", "TALLYHOLD_DATA", "TALLYHOLD_SECRET", "TALLYHOLD_LISTEN", "TALLYHOLD_GATE"] {
-        command.env_remove(name);
-    }
-    let output = command.args(arguments).envs(environment.iter().copied()).output().expect("it runs");
+    let output = program().args(arguments).envs(environment.iter().copied()).output().expect("it runs");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (output.status.success(), text(&output.stdout), text(&output.stderr))
 }

@@ -46,7 +46,7 @@ async fn case_077_an_event_is_seen_only_as_a_committed_row() {
 }
 
 #[tokio::test]
-async fn out_07_sequences_follow_the_ledger_without_a_hole_under_load() {
+async fn out_07_case_079_sequences_follow_the_ledger_without_a_hole_under_load() {
     let app = std::sync::Arc::new(App::start().await);
     let twin = std::sync::Arc::new(app.replica().await);
     let stock = app.stock("1000").await;

@@ -20,16 +20,8 @@ use records::{Raw, Records};
 use totals::{DECIMALS_MAX, INTEGER_DIGITS_MAX, VALUE_DIGITS_MAX};
 pub use totals::{Exact, Totals};
 
-pub const HEADER: [&str; 8] = [
-    "InvoiceNo",
-    "StockCode",
-    "Description",
-    "Quantity",
-    "InvoiceDate",
-    "UnitPrice",
-    "CustomerID",
-    "Country",
-];
+pub const HEADER: [&str; 8] =
+    ["InvoiceNo", "StockCode", "Description", "Quantity", "InvoiceDate", "UnitPrice", "CustomerID", "Country"];
 const CODE_CHARS_MAX: usize = 64;
 const INVOICE_CHARS_MAX: usize = 32;
 const CUSTOMER_CHARS_MAX: usize = 32;
@@ -53,11 +45,7 @@ pub struct Line {
 
 impl Line {
     pub fn totals(&self) -> Totals {
-        Totals {
-            lines: 1,
-            units: Exact::of(self.quantity),
-            value: Exact::product(self.quantity, self.unit_price),
-        }
+        Totals { lines: 1, units: Exact::of(self.quantity), value: Exact::product(self.quantity, self.unit_price) }
     }
 }
 
@@ -124,13 +112,11 @@ impl fmt::Display for FileError {
             FileError::NameUnusable { name } => write!(
                 f,
                 "{name:?}: the name of the file becomes part of keys and needs 1 to \
-                 {STEM_CHARS_MAX} characters without '|' before its extension; rename it"
+                 {STEM_CHARS_MAX} ASCII characters without '|' before its extension; rename it"
             ),
-            FileError::HeaderWrong { name, found } => write!(
-                f,
-                "{name}: the first line must be the header {:?}, but it is {found:?}",
-                HEADER.join(",")
-            ),
+            FileError::HeaderWrong { name, found } => {
+                write!(f, "{name}: the first line must be the header {:?}, but it is {found:?}", HEADER.join(","))
+            }
         }
     }
 }
@@ -145,32 +131,21 @@ pub fn parse(name: &str, bytes: &[u8]) -> Result<RetailFile, FileError> {
         None => name,
     };
     let stem_chars = stem.chars().count();
-    if stem_chars == 0 || stem_chars > STEM_CHARS_MAX || stem.contains('|') {
-        return Err(FileError::NameUnusable {
-            name: name.to_owned(),
-        });
+    let visible = stem.bytes().all(|b| (0x20..0x7f).contains(&b) && b != b'|');
+    if stem_chars == 0 || stem_chars > STEM_CHARS_MAX || !visible {
+        return Err(FileError::NameUnusable { name: name.to_owned() });
     }
 
     let mut raw = Records::of(bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes));
     match raw.next() {
-        Some(Raw {
-            fields: Ok(fields), ..
-        }) if is_header(&fields) => {}
+        Some(Raw { fields: Ok(fields), .. }) if is_header(&fields) => {}
         first => {
             let found = match first {
-                Some(Raw {
-                    fields: Ok(fields), ..
-                }) => fields.join(","),
-                Some(Raw {
-                    fields: Err(reason),
-                    ..
-                }) => reason,
+                Some(Raw { fields: Ok(fields), .. }) => fields.join(","),
+                Some(Raw { fields: Err(reason), .. }) => reason,
                 None => String::new(),
             };
-            return Err(FileError::HeaderWrong {
-                name: name.to_owned(),
-                found: text(&found),
-            });
+            return Err(FileError::HeaderWrong { name: name.to_owned(), found: text(&found) });
         }
     }
 
@@ -181,20 +156,11 @@ pub fn parse(name: &str, bytes: &[u8]) -> Result<RetailFile, FileError> {
         totals = totals.plus(counted);
         records.push(record);
     }
-    Ok(RetailFile {
-        name: name.to_owned(),
-        stem: stem.to_owned(),
-        records,
-        totals,
-    })
+    Ok(RetailFile { name: name.to_owned(), stem: stem.to_owned(), records, totals })
 }
 
 fn is_header(fields: &[String]) -> bool {
-    fields.len() == HEADER.len()
-        && fields
-            .iter()
-            .zip(HEADER)
-            .all(|(found, wanted)| found.trim() == wanted)
+    fields.len() == HEADER.len() && fields.iter().zip(HEADER).all(|(found, wanted)| found.trim() == wanted)
 }
 
 fn record(number: u64, fields: Result<Vec<String>, String>) -> (Record, Totals) {
@@ -202,10 +168,7 @@ fn record(number: u64, fields: Result<Vec<String>, String>) -> (Record, Totals) 
         number,
         invoice: None,
         code: None,
-        totals: Totals {
-            lines: 1,
-            ..Totals::default()
-        },
+        totals: Totals { lines: 1, ..Totals::default() },
         reason: String::new(),
     };
     let record = match fields.and_then(|fields| line(number, &fields, &mut flawed)) {
@@ -220,22 +183,8 @@ fn record(number: u64, fields: Result<Vec<String>, String>) -> (Record, Totals) 
 
 /// Reads every field before the first flaw is reported, so that `flawed` knows all it can.
 fn line(number: u64, fields: &[String], flawed: &mut Flawed) -> Result<Line, String> {
-    let [
-        invoice,
-        code,
-        description,
-        quantity,
-        at,
-        price,
-        customer,
-        country,
-    ] = fields
-    else {
-        return Err(format!(
-            "{} columns instead of {}",
-            fields.len(),
-            HEADER.len()
-        ));
+    let [invoice, code, description, quantity, at, price, customer, country] = fields else {
+        return Err(format!("{} columns instead of {}", fields.len(), HEADER.len()));
     };
     let invoice = invoice_number(invoice);
     let code = stock_code(code);
@@ -266,9 +215,7 @@ fn line(number: u64, fields: &[String], flawed: &mut Flawed) -> Result<Line, Str
         country: text(country),
     };
     if !value_fits {
-        return Err(format!(
-            "quantity times price has more than {VALUE_DIGITS_MAX} digits"
-        ));
+        return Err(format!("quantity times price has more than {VALUE_DIGITS_MAX} digits"));
     }
     Ok(line)
 }
@@ -280,10 +227,7 @@ fn invoice_number(field: &str) -> Result<String, String> {
         return Err("no invoice number".to_owned());
     }
     if invoice.len() > INVOICE_CHARS_MAX || !invoice.bytes().all(|b| b.is_ascii_alphanumeric()) {
-        return Err(format!(
-            "invoice number {:?} is not 1 to {INVOICE_CHARS_MAX} letters and digits",
-            text(invoice)
-        ));
+        return Err(format!("invoice number {:?} is not 1 to {INVOICE_CHARS_MAX} letters and digits", text(invoice)));
     }
     Ok(invoice.to_ascii_uppercase())
 }
@@ -295,9 +239,7 @@ fn stock_code(field: &str) -> Result<String, String> {
     }
     let chars = code.chars().count();
     if chars > CODE_CHARS_MAX {
-        return Err(format!(
-            "stock code of {chars} characters, {CODE_CHARS_MAX} at most"
-        ));
+        return Err(format!("stock code of {chars} characters, {CODE_CHARS_MAX} at most"));
     }
     Ok(code)
 }
@@ -320,35 +262,18 @@ fn decimal(what: &str, field: &str) -> Result<Decimal, String> {
             text(field)
         ));
     }
-    let plain = format!(
-        "{}.{}",
-        whole.trim_start_matches('0'),
-        part.trim_end_matches('0')
-    );
+    let plain = format!("{}.{}", whole.trim_start_matches('0'), part.trim_end_matches('0'));
     let number = Decimal::from_str_exact(&format!("0{plain}0"))
         .map_err(|error| format!("{what} {:?} is not a number: {error}", text(field)))?
         .normalize();
-    Ok(if field.starts_with('-') {
-        -number
-    } else {
-        number
-    })
+    Ok(if field.starts_with('-') { -number } else { number })
 }
 
 /// `2010-12-01 08:26:00`, or `12/1/2010 8:26` (month first) as the year's CSV export has it.
 fn date_time(field: &str) -> Result<DateTime, String> {
     let field = field.trim();
-    let read = if field.contains('/') {
-        DateTime::strptime("%m/%d/%Y %H:%M", field)
-    } else {
-        field.parse()
-    };
-    read.map_err(|_| {
-        format!(
-            "invoice date {:?} is not like 2010-12-01 08:26:00",
-            text(field)
-        )
-    })
+    let read = if field.contains('/') { DateTime::strptime("%m/%d/%Y %H:%M", field) } else { field.parse() };
+    read.map_err(|_| format!("invoice date {:?} is not like 2010-12-01 08:26:00", text(field)))
 }
 
 /// The files write customers as floating numbers: `17850.0` is customer 17850.
@@ -356,10 +281,7 @@ fn customer_number(field: &str) -> Result<Option<String>, String> {
     let customer = field.trim();
     let customer = customer.strip_suffix(".0").unwrap_or(customer);
     if customer.len() > CUSTOMER_CHARS_MAX || !customer.bytes().all(|b| b.is_ascii_alphanumeric()) {
-        return Err(format!(
-            "customer {:?} is not at most {CUSTOMER_CHARS_MAX} letters and digits",
-            text(customer)
-        ));
+        return Err(format!("customer {:?} is not at most {CUSTOMER_CHARS_MAX} letters and digits", text(customer)));
     }
     Ok((!customer.is_empty()).then(|| customer.to_owned()))
 }
@@ -368,5 +290,5 @@ fn customer_number(field: &str) -> Result<Option<String>, String> {
 /// a line break in a name breaks every list it is printed in.
 fn text(field: &str) -> String {
     let plain: String = field.trim().chars().take(TEXT_CHARS_MAX).collect();
-    plain.replace(|c: char| c.is_control(), " ")
+    plain.replace(|c: char| c.is_control(), " ").trim().to_owned()
 }

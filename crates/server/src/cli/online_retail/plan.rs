@@ -11,7 +11,7 @@
 //! within a SKU runs short, whatever comes back in between.
 //!
 //! A file renamed after its import gets new opening keys: its stock would be received twice
-//! while its lines are found booked. A file corrected after its import keeps its keys with
+//! while its lines are found booked, so such an opening is to be refused. A file corrected after its import keeps its keys with
 //! other contents: to be refused when booked, never booked over.
 
 mod codes;
@@ -67,11 +67,7 @@ pub enum Operation {
     /// Take back what these sales shipped, newest first. The quantities sum up to the line's.
     Return { of: Vec<Part> },
     /// Signed: more than zero comes in, less goes out.
-    Adjust {
-        quantity: Decimal,
-        cause: Cause,
-        reason: String,
-    },
+    Adjust { quantity: Decimal, cause: Cause, reason: String },
 }
 
 /// So much of an earlier step, which is a sale of the same SKU, file and customer.
@@ -151,18 +147,9 @@ impl Plan {
 /// Why these files cannot be planned together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PlanError {
-    NameTwice {
-        stem: String,
-    },
-    ContentTwice {
-        first: String,
-        second: String,
-    },
-    InvoiceInTwoFiles {
-        invoice: String,
-        first: (String, u64),
-        second: (String, u64),
-    },
+    NameTwice { stem: String },
+    ContentTwice { first: String, second: String },
+    InvoiceInTwoFiles { invoice: String, first: (String, u64), second: (String, u64) },
 }
 
 impl fmt::Display for PlanError {
@@ -172,16 +159,9 @@ impl fmt::Display for PlanError {
                 write!(f, "two files are named {stem:?}: give each file once")
             }
             PlanError::ContentTwice { first, second } => {
-                write!(
-                    f,
-                    "{first} and {second} have the same lines: give one of them"
-                )
+                write!(f, "{first} and {second} have the same lines: give one of them")
             }
-            PlanError::InvoiceInTwoFiles {
-                invoice,
-                first,
-                second,
-            } => write!(
+            PlanError::InvoiceInTwoFiles { invoice, first, second } => write!(
                 f,
                 "invoice {invoice} stands in {} (line {}) and in {} (line {}): the lines of an \
                  invoice are counted within one file, put them together",
@@ -201,16 +181,7 @@ impl std::error::Error for PlanError {}
 pub fn plan(files: Vec<RetailFile>) -> Result<Plan, PlanError> {
     check_apart(&files)?;
     let mut planner = Planner::default();
-    for (
-        file,
-        RetailFile {
-            name,
-            stem,
-            records,
-            totals,
-        },
-    ) in files.into_iter().enumerate()
-    {
+    for (file, RetailFile { name, stem, records, totals }) in files.into_iter().enumerate() {
         planner.plan.files.push(FileRead { name, totals });
         planner.file(file, &stem, records);
     }
@@ -221,9 +192,7 @@ fn check_apart(files: &[RetailFile]) -> Result<(), PlanError> {
     let mut invoices: HashMap<&str, (usize, u64)> = HashMap::new();
     for (at, file) in files.iter().enumerate() {
         if files[..at].iter().any(|earlier| earlier.stem == file.stem) {
-            return Err(PlanError::NameTwice {
-                stem: file.stem.clone(),
-            });
+            return Err(PlanError::NameTwice { stem: file.stem.clone() });
         }
         for record in &file.records {
             let Some(invoice) = record.invoice() else {
@@ -235,10 +204,7 @@ fn check_apart(files: &[RetailFile]) -> Result<(), PlanError> {
             }
             let earlier = &files[first];
             return Err(if earlier.records == file.records {
-                PlanError::ContentTwice {
-                    first: earlier.name.clone(),
-                    second: file.name.clone(),
-                }
+                PlanError::ContentTwice { first: earlier.name.clone(), second: file.name.clone() }
             } else {
                 PlanError::InvoiceInTwoFiles {
                     invoice: invoice.to_owned(),
@@ -277,10 +243,7 @@ impl OpenSales {
         while missing > Decimal::ZERO {
             let sale = self.sales.last_mut()?;
             let quantity = sale.quantity.min(missing);
-            of.push(Part {
-                step: sale.step,
-                quantity,
-            });
+            of.push(Part { step: sale.step, quantity });
             missing -= quantity;
             sale.quantity -= quantity;
             if sale.quantity.is_zero() {
@@ -322,32 +285,20 @@ impl Planner {
                     file,
                     number: flawed.number,
                     totals: flawed.totals,
-                    why: Why::Refused {
-                        reason: flawed.reason,
-                    },
+                    why: Why::Refused { reason: flawed.reason },
                 }),
             }
         }
         for (sku, quantity) in state.taken {
             let key = format!("online-retail|opening|{stem}|{}", self.plan.skus[sku].code);
-            self.plan.openings.push(Opening {
-                key,
-                file,
-                sku,
-                quantity,
-            });
+            self.plan.openings.push(Opening { key, file, sku, quantity });
         }
     }
 
     fn line(&mut self, file: usize, line: Line, occurrence: u64, state: &mut FileState) {
         if let Some(why) = unbookable(&line) {
             let (number, totals) = (line.number, line.totals());
-            self.plan.unbooked.push(Unbooked {
-                file,
-                number,
-                totals,
-                why,
-            });
+            self.plan.unbooked.push(Unbooked { file, number, totals, why });
             return;
         }
         let sku = self.sku(&line);
@@ -362,14 +313,7 @@ impl Planner {
             *state.taken.entry(sku).or_insert(Decimal::ZERO) += out;
         }
         let key = format!("online-retail|{}|{}|{occurrence}", line.invoice, line.code);
-        self.plan.steps.push(Step {
-            index,
-            key,
-            file,
-            sku,
-            line,
-            operation,
-        });
+        self.plan.steps.push(Step { index, key, file, sku, line, operation });
     }
 
     fn sku(&mut self, line: &Line) -> usize {
@@ -426,26 +370,19 @@ fn unbookable(line: &Line) -> Option<Why> {
     let refused = |reason: String| Some(Why::Refused { reason });
     match kind(&line.code) {
         Kind::NotGoods(what) => {
-            return Some(Why::NotGoods {
-                code: line.code.clone(),
-                what,
-            });
+            return Some(Why::NotGoods { code: line.code.clone(), what });
         }
         Kind::Unknown => {
-            return refused(format!(
-                "stock code {:?} has no form of goods and is not listed as no goods",
-                line.code
-            ));
+            return refused(format!("stock code {:?} has no form of goods and is not listed as no goods", line.code));
         }
         Kind::Goods => {}
     }
     if line.quantity.is_zero() {
         refused("quantity is zero: nothing moves".to_owned())
+    } else if !line.quantity.is_integer() {
+        refused(format!("quantity {} is no whole number of pieces", line.quantity))
     } else if is_cancellation(line) && line.quantity > Decimal::ZERO {
-        refused(format!(
-            "cancellation {} with a quantity above zero",
-            line.invoice
-        ))
+        refused(format!("cancellation {} with a quantity above zero", line.invoice))
     } else if line.unit_price < Decimal::ZERO {
         refused(format!("goods at a price below zero ({})", line.unit_price))
     } else {
@@ -455,17 +392,10 @@ fn unbookable(line: &Line) -> Option<Why> {
 
 /// A quantity above zero is a sale, whatever its price. Below zero, a line on a cancellation
 /// or of a known customer brings goods back; any other takes stock away.
-fn operation(
-    line: &Line,
-    index: usize,
-    sku: usize,
-    open: &mut HashMap<(String, usize), OpenSales>,
-) -> Operation {
+fn operation(line: &Line, index: usize, sku: usize, open: &mut HashMap<(String, usize), OpenSales>) -> Operation {
     if line.quantity > Decimal::ZERO {
         if let Some(customer) = &line.customer {
-            open.entry((customer.clone(), sku))
-                .or_default()
-                .add(index, line.quantity);
+            open.entry((customer.clone(), sku)).or_default().add(index, line.quantity);
         }
         return Operation::Sale;
     }
@@ -479,11 +409,7 @@ fn operation(
             Cause::Correction => said.to_owned(),
             _ => format!("{}: {}", cause.text(), line.invoice),
         };
-        Operation::Adjust {
-            quantity,
-            cause,
-            reason,
-        }
+        Operation::Adjust { quantity, cause, reason }
     };
     let Some(customer) = &line.customer else {
         return if is_cancellation(line) {

@@ -61,23 +61,13 @@ pub struct Tally {
 impl Tally {
     /// Begins with the lines that the plan does not book.
     pub fn of(plan: &Plan) -> Tally {
-        let files = plan
-            .files
-            .iter()
-            .map(|file| Account::of(&file.name, file.totals))
-            .collect();
+        let files = plan.files.iter().map(|file| Account::of(&file.name, file.totals)).collect();
         let mut tally = Tally {
             files,
             recorded: vec![false; plan.steps.len()],
             differences: Vec::new(),
-            skus: Preparation {
-                planned: plan.skus.len() as u64,
-                ..Preparation::default()
-            },
-            openings: Preparation {
-                planned: plan.openings.len() as u64,
-                ..Preparation::default()
-            },
+            skus: Preparation { planned: plan.skus.len() as u64, ..Preparation::default() },
+            openings: Preparation { planned: plan.openings.len() as u64, ..Preparation::default() },
             not_goods: BTreeMap::new(),
             adjusted: BTreeMap::new(),
             refused: Vec::new(),
@@ -100,21 +90,14 @@ impl Tally {
     /// Records what became of a step. A second outcome for a step is a difference.
     pub fn record(&mut self, step: &Step, outcome: Outcome) {
         if std::mem::replace(&mut self.recorded[step.index], true) {
-            self.differences
-                .push(format!("{} has two outcomes", step.key));
+            self.differences.push(format!("{} has two outcomes", step.key));
             return;
         }
         let totals = step.line.totals();
         let account = &mut self.files[step.file];
         let class = match outcome {
             Outcome::Refused(reason) => {
-                self.refuse(
-                    step.file,
-                    step.line.number,
-                    Some(&step.key),
-                    totals,
-                    &reason,
-                );
+                self.refuse(step.file, step.line.number, Some(&step.key), totals, &reason);
                 return;
             }
             Outcome::Before(class) => {
@@ -146,8 +129,7 @@ impl Tally {
     pub fn finish(mut self) -> Report {
         let missing = self.recorded.iter().filter(|recorded| !**recorded).count();
         if missing > 0 {
-            self.differences
-                .push(format!("{missing} lines have no outcome"));
+            self.differences.push(format!("{missing} lines have no outcome"));
         }
         let mut total = Account::of("total", Totals::default());
         for file in &self.files {
@@ -163,8 +145,7 @@ impl Tally {
             }
         }
         // Outcomes come from many callers at once; a report is the same whoever was first.
-        self.refused
-            .sort_by_key(|(file, refused)| (*file, refused.line));
+        self.refused.sort_by_key(|(file, refused)| (*file, refused.line));
         Report {
             balanced: self.differences.is_empty(),
             total,
@@ -175,16 +156,9 @@ impl Tally {
                 .map(|((code, what), totals)| NotGoods { code, what, totals })
                 .collect(),
             adjusted: (self.adjusted.into_iter())
-                .map(|(cause, totals)| Adjusted {
-                    cause: cause.text(),
-                    totals,
-                })
+                .map(|(cause, totals)| Adjusted { cause: cause.text(), totals })
                 .collect(),
-            refused: self
-                .refused
-                .into_iter()
-                .map(|(_, refused)| refused)
-                .collect(),
+            refused: self.refused.into_iter().map(|(_, refused)| refused).collect(),
             differences: self.differences,
         }
     }
@@ -192,13 +166,8 @@ impl Tally {
     fn refuse(&mut self, file: usize, line: u64, key: Option<&str>, totals: Totals, why: &str) {
         let account = &mut self.files[file];
         account.refused = account.refused.plus(totals);
-        let refused = Refused {
-            file: account.name.clone(),
-            line,
-            key: key.map(str::to_owned),
-            totals,
-            reason: why.to_owned(),
-        };
+        let refused =
+            Refused { file: account.name.clone(), line, key: key.map(str::to_owned), totals, reason: why.to_owned() };
         self.refused.push((file, refused));
     }
 }
@@ -236,10 +205,7 @@ impl Preparation {
             Prepared::Done => self.done += 1,
             Prepared::Before => self.before += 1,
             Prepared::Refused(reason) => {
-                self.refused.push(PreparationRefused {
-                    key: key.to_owned(),
-                    reason,
-                });
+                self.refused.push(PreparationRefused { key: key.to_owned(), reason });
             }
         }
     }
@@ -274,15 +240,9 @@ impl Account {
     }
 
     pub fn accounted(&self) -> Totals {
-        [
-            self.booked,
-            self.returned,
-            self.adjusted,
-            self.not_goods,
-            self.refused,
-        ]
-        .into_iter()
-        .fold(Totals::default(), Totals::plus)
+        [self.booked, self.returned, self.adjusted, self.not_goods, self.refused]
+            .into_iter()
+            .fold(Totals::default(), Totals::plus)
     }
 
     fn plus(self, other: &Account) -> Account {
@@ -338,45 +298,37 @@ pub struct Report {
     pub refused: Vec<Refused>,
 }
 
+impl Report {
+    /// Balanced, and nothing was refused but what the files themselves make unbookable: those
+    /// lines have no key.
+    pub fn complete(&self) -> bool {
+        self.balanced
+            && self.refused.iter().all(|refused| refused.key.is_none())
+            && self.skus.refused.is_empty()
+            && self.openings.refused.is_empty()
+    }
+}
+
 fn in_words(totals: Totals) -> String {
-    format!(
-        "{} lines, {} units, value {}",
-        totals.lines, totals.units, totals.value
-    )
+    format!("{} lines, {} units, value {}", totals.lines, totals.units, totals.value)
 }
 
 fn row(f: &mut fmt::Formatter<'_>, what: &str, totals: Totals) -> fmt::Result {
-    let Totals {
-        lines,
-        units,
-        value,
-    } = totals;
+    let Totals { lines, units, value } = totals;
     writeln!(f, "  {what:<44}{lines:>9}{units:>14}{value:>18}")
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (what, preparation) in [("SKUs", &self.skus), ("opening stock", &self.openings)] {
-            let Preparation {
-                planned,
-                done,
-                before,
-                refused,
-            } = preparation;
+            let Preparation { planned, done, before, refused } = preparation;
             let refusals = refused.len();
-            writeln!(
-                f,
-                "{what}: {planned} planned, {done} done, {before} there before, {refusals} refused"
-            )?;
+            writeln!(f, "{what}: {planned} planned, {done} done, {before} there before, {refusals} refused")?;
             for PreparationRefused { key, reason } in refused.iter().take(REFUSED_PRINTED_MAX) {
                 writeln!(f, "  {key}: {reason}")?;
             }
         }
-        writeln!(
-            f,
-            "\n  {:<44}{:>9}{:>14}{:>18}",
-            "", "lines", "units", "value"
-        )?;
+        writeln!(f, "\n  {:<44}{:>9}{:>14}{:>18}", "", "lines", "units", "value")?;
         let total = &self.total;
         row(f, "read", total.read)?;
         row(f, "booked", total.booked)?;
@@ -393,11 +345,7 @@ impl fmt::Display for Report {
             writeln!(
                 f,
                 "    {} booked, {} returned, {} adjusted, {} not goods, {} refused",
-                file.booked.lines,
-                file.returned.lines,
-                file.adjusted.lines,
-                file.not_goods.lines,
-                file.refused.lines
+                file.booked.lines, file.returned.lines, file.adjusted.lines, file.not_goods.lines, file.refused.lines
             )?;
         }
         if !self.adjusted.is_empty() {
@@ -415,14 +363,7 @@ impl fmt::Display for Report {
         if !self.refused.is_empty() {
             writeln!(f, "\nrefused")?;
         }
-        for Refused {
-            file,
-            line,
-            key,
-            reason,
-            ..
-        } in self.refused.iter().take(REFUSED_PRINTED_MAX)
-        {
+        for Refused { file, line, key, reason, .. } in self.refused.iter().take(REFUSED_PRINTED_MAX) {
             match key {
                 Some(key) => writeln!(f, "  {file}:{line}: {reason} [{key}]")?,
                 None => writeln!(f, "  {file}:{line}: {reason}")?,
@@ -433,14 +374,9 @@ impl fmt::Display for Report {
             writeln!(f, "  and {more} more, all of them with --json")?;
         }
         if self.balanced {
-            return writeln!(
-                f,
-                "\nBalanced: lines, units and value add up to what was read."
-            );
+            return writeln!(f, "\nBalanced: lines, units and value add up to what was read.");
         }
         writeln!(f, "\nNOT BALANCED")?;
-        self.differences
-            .iter()
-            .try_for_each(|difference| writeln!(f, "  {difference}"))
+        self.differences.iter().try_for_each(|difference| writeln!(f, "  {difference}"))
     }
 }

@@ -29,18 +29,12 @@ pub struct Records<'a> {
 
 impl<'a> Records<'a> {
     pub fn of(bytes: &'a [u8]) -> Records<'a> {
-        Records {
-            rest: bytes,
-            number: 1,
-        }
+        Records { rest: bytes, number: 1 }
     }
 
     fn advance(&mut self, bytes: usize) {
         let (passed, rest) = self.rest.split_at(bytes);
-        self.number += passed
-            .iter()
-            .map(|&byte| u64::from(byte == b'\n'))
-            .sum::<u64>();
+        self.number += passed.iter().map(|&byte| u64::from(byte == b'\n')).sum::<u64>();
         self.rest = rest;
     }
 }
@@ -50,12 +44,7 @@ impl Iterator for Records<'_> {
 
     /// The next record that is not an empty line.
     fn next(&mut self) -> Option<Raw> {
-        self.advance(
-            self.rest
-                .iter()
-                .take_while(|&&byte| ends_line(byte))
-                .count(),
-        );
+        self.advance(self.rest.iter().take_while(|&&byte| ends_line(byte)).count());
         if self.rest.is_empty() {
             return None;
         }
@@ -68,10 +57,7 @@ impl Iterator for Records<'_> {
                 let line = self.rest.iter().position(|&byte| ends_line(byte));
                 self.advance(line.unwrap_or(self.rest.len()));
                 let reason = "a quoted field does not end with its quote".to_owned();
-                return Some(Raw {
-                    number,
-                    fields: Err(reason),
-                });
+                return Some(Raw { number, fields: Err(reason) });
             };
             fields.push(decoded(&field));
             end += length;
@@ -81,10 +67,7 @@ impl Iterator for Records<'_> {
             end += 1;
         }
         self.advance(end);
-        Some(Raw {
-            number,
-            fields: Ok(fields),
-        })
+        Some(Raw { number, fields: Ok(fields) })
     }
 }
 
@@ -97,10 +80,7 @@ fn ends_line(byte: u8) -> bool {
 fn field<'a>(rest: &'a [u8], breaks: &mut usize) -> Option<(Cow<'a, [u8]>, usize)> {
     let ends = |byte: u8| byte == b',' || ends_line(byte);
     if rest.first() != Some(&b'"') {
-        let end = rest
-            .iter()
-            .position(|&byte| ends(byte))
-            .unwrap_or(rest.len());
+        let end = rest.iter().position(|&byte| ends(byte)).unwrap_or(rest.len());
         return Some((rest[..end].into(), end));
     }
     let mut field = Vec::new();
@@ -109,9 +89,7 @@ fn field<'a>(rest: &'a [u8], breaks: &mut usize) -> Option<(Cow<'a, [u8]>, usize
         match (*rest.get(at)?, rest.get(at + 1)) {
             (b'"', Some(b'"')) => at += 1,
             (b'"', after) => {
-                return after
-                    .is_none_or(|&byte| ends(byte))
-                    .then_some((field.into(), at + 1));
+                return after.is_none_or(|&byte| ends(byte)).then_some((field.into(), at + 1));
             }
             (byte, _) if ends_line(byte) => {
                 *breaks += 1;
@@ -131,9 +109,8 @@ fn field<'a>(rest: &'a [u8], breaks: &mut usize) -> Option<(Cow<'a, [u8]>, usize
 fn decoded(bytes: &[u8]) -> String {
     /// 0x80 to 0x9F; the five bytes that Windows-1252 leaves free are not readable.
     const HIGH: [char; 32] = [
-        '€', '\u{fffd}', '‚', 'ƒ', '„', '…', '†', '‡', 'ˆ', '‰', 'Š', '‹', 'Œ', '\u{fffd}', 'Ž',
-        '\u{fffd}', '\u{fffd}', '‘', '’', '“', '”', '•', '–', '—', '˜', '™', 'š', '›', 'œ',
-        '\u{fffd}', 'ž', 'Ÿ',
+        '€', '\u{fffd}', '‚', 'ƒ', '„', '…', '†', '‡', 'ˆ', '‰', 'Š', '‹', 'Œ', '\u{fffd}', 'Ž', '\u{fffd}',
+        '\u{fffd}', '‘', '’', '“', '”', '•', '–', '—', '˜', '™', 'š', '›', 'œ', '\u{fffd}', 'ž', 'Ÿ',
     ];
     let text: Cow<'_, str> = match std::str::from_utf8(bytes) {
         Ok(text) => text.into(),

@@ -51,11 +51,7 @@ impl fmt::Display for Exact {
         let one = 10_u128.pow(Exact::DECIMALS);
         let (whole, part) = (self.0.unsigned_abs() / one, self.0.unsigned_abs() % one);
         let text = format!("{whole}.{part:012}");
-        f.pad_integral(
-            self.0 >= 0,
-            "",
-            text.trim_end_matches('0').trim_end_matches('.'),
-        )
+        f.pad_integral(self.0 >= 0, "", text.trim_end_matches('0').trim_end_matches('.'))
     }
 }
 
@@ -93,14 +89,8 @@ mod tests {
         let price = Decimal::new(999_999_999_999, 6);
         let value = Exact::product(Decimal::new(999_999_999_999_999_999, 6), price);
         assert_eq!(value.to_string(), "999999999998999999.000000000001");
-        assert!(
-            value.fits()
-                && !Exact::product(Decimal::from(1_000_000_000_000_u64), price + price).fits()
-        );
+        assert!(value.fits() && !Exact::product(Decimal::from(1_000_000_000_000_u64), price + price).fits());
         let third = Exact::product(Decimal::new(1, 3), Decimal::from(-3));
-        assert_eq!(
-            format!("{third:>8}|{}", third.plus(third)),
-            "  -0.003|-0.006"
-        );
+        assert_eq!(format!("{third:>8}|{}", third.plus(third)), "  -0.003|-0.006");
     }
 }

@@ -44,18 +44,11 @@ pub fn kind(code: &str) -> Kind {
     }
     let digits = code.bytes().take_while(u8::is_ascii_digit).count();
     let all = |rest: &str, is: fn(&u8) -> bool| !rest.is_empty() && rest.bytes().all(|b| is(&b));
-    if code
-        .strip_prefix("GIFT_0001_")
-        .is_some_and(|rest| all(rest, u8::is_ascii_digit))
-    {
+    if code.strip_prefix("GIFT_0001_").is_some_and(|rest| all(rest, u8::is_ascii_digit)) {
         Kind::NotGoods("gift voucher")
     } else if (digits == 5 && code.bytes().skip(5).all(|b| b.is_ascii_uppercase()))
-        || code
-            .strip_prefix("DCGS")
-            .is_some_and(|rest| all(rest, u8::is_ascii_alphanumeric))
-        || code
-            .strip_prefix("SP")
-            .is_some_and(|rest| all(rest, u8::is_ascii_digit))
+        || code.strip_prefix("DCGS").is_some_and(|rest| all(rest, u8::is_ascii_alphanumeric))
+        || code.strip_prefix("SP").is_some_and(|rest| all(rest, u8::is_ascii_digit))
         || code == "PADS"
     {
         Kind::Goods
@@ -70,17 +63,7 @@ mod tests {
 
     #[test]
     fn kinds_of_codes() {
-        for goods in [
-            "85123A",
-            "22139",
-            "15056BL",
-            "79323GR",
-            "DCGS0076",
-            "DCGS0066P",
-            "DCGSSBOY",
-            "SP1002",
-            "PADS",
-        ] {
+        for goods in ["85123A", "22139", "15056BL", "79323GR", "DCGS0076", "DCGS0066P", "DCGSSBOY", "SP1002", "PADS"] {
             assert_eq!(kind(goods), Kind::Goods, "{goods}");
         }
         for other in [
@@ -103,18 +86,7 @@ mod tests {
         ] {
             assert!(matches!(kind(other), Kind::NotGoods(_)), "{other}");
         }
-        for unknown in [
-            "8512",
-            "851234",
-            "A5123",
-            "85123-A",
-            "85123A1",
-            "DCGS",
-            "SP",
-            "GIFT_0001_",
-            "POSTX",
-            "É",
-        ] {
+        for unknown in ["8512", "851234", "A5123", "85123-A", "85123A1", "DCGS", "SP", "GIFT_0001_", "POSTX", "É"] {
             assert_eq!(kind(unknown), Kind::Unknown, "{unknown}");
         }
     }

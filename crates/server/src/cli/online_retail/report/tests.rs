@@ -4,12 +4,7 @@ use super::{
 };
 
 fn planned(days: &[(&str, &[u8])]) -> Plan {
-    plan(
-        days.iter()
-            .map(|(name, bytes)| parse(name, bytes).unwrap())
-            .collect(),
-    )
-    .unwrap()
+    plan(days.iter().map(|(name, bytes)| parse(name, bytes).unwrap()).collect()).unwrap()
 }
 
 fn as_planned(plan: &Plan) -> Report {
@@ -37,66 +32,22 @@ fn small() -> Plan {
 fn real_days_add_up() {
     macro_rules! day {
         ($name:literal) => {
-            (
-                $name,
-                &include_bytes!(concat!("../../../../tests/data/online-retail/", $name))[..],
-            )
+            ($name, &include_bytes!(concat!("../../../../tests/data/online-retail/", $name))[..])
         };
     }
     for (day, units, value, lines) in [
-        (
-            day!("2010-12-01.csv"),
-            "374",
-            "651.31",
-            [61, 54, 1, 4, 2, 0],
-        ),
+        (day!("2010-12-01.csv"), "374", "651.31", [61, 54, 1, 4, 2, 0]),
         (day!("2010-12-02.csv"), "197", "284.8", [22, 15, 0, 5, 2, 0]),
-        (
-            day!("2010-12-03.csv"),
-            "500",
-            "759.88",
-            [55, 47, 0, 4, 4, 0],
-        ),
-        (
-            day!("2010-12-05.csv"),
-            "225",
-            "542.03",
-            [73, 65, 1, 3, 4, 0],
-        ),
-        (
-            day!("2010-12-06.csv"),
-            "248",
-            "916.48",
-            [59, 48, 2, 6, 3, 0],
-        ),
-        (
-            day!("2010-12-07.csv"),
-            "986",
-            "665.77",
-            [59, 31, 2, 19, 7, 0],
-        ),
-        (
-            day!("2010-12-08.csv"),
-            "371",
-            "772.51",
-            [38, 29, 0, 4, 5, 0],
-        ),
+        (day!("2010-12-03.csv"), "500", "759.88", [55, 47, 0, 4, 4, 0]),
+        (day!("2010-12-05.csv"), "225", "542.03", [73, 65, 1, 3, 4, 0]),
+        (day!("2010-12-06.csv"), "248", "916.48", [59, 48, 2, 6, 3, 0]),
+        (day!("2010-12-07.csv"), "986", "665.77", [59, 31, 2, 19, 7, 0]),
+        (day!("2010-12-08.csv"), "371", "772.51", [38, 29, 0, 4, 5, 0]),
     ] {
         let report = as_planned(&planned(&[day]));
         assert!(report.balanced, "{report}");
-        let Account {
-            read,
-            booked,
-            returned,
-            adjusted,
-            not_goods,
-            refused,
-            ..
-        } = report.total;
-        assert_eq!(
-            (read.units.to_string(), read.value.to_string()),
-            (units.to_owned(), value.to_owned())
-        );
+        let Account { read, booked, returned, adjusted, not_goods, refused, .. } = report.total;
+        assert_eq!((read.units.to_string(), read.value.to_string()), (units.to_owned(), value.to_owned()));
         let found = [read, booked, returned, adjusted, not_goods, refused].map(|sum| sum.lines);
         assert_eq!(found, lines, "{}", day.0);
     }
@@ -105,25 +56,15 @@ fn real_days_add_up() {
 #[test]
 fn every_line_stands_in_one_sum() {
     let report = as_planned(&small());
-    let Account {
-        booked,
-        returned,
-        adjusted,
-        not_goods,
-        refused,
-        ..
-    } = &report.total;
+    let Account { booked, returned, adjusted, not_goods, refused, .. } = &report.total;
     let shown = [booked, returned, adjusted, not_goods, refused]
         .map(|sum| format!("{} {} {}", sum.lines, sum.units, sum.value));
     assert_eq!(shown, ["1 6 15", "1 -2 -5", "1 -1 -2.5", "1 1 18", "1 0 0"]);
     assert!(report.balanced);
     let shown = report.to_string();
-    for expected in [
-        "POST (postage)",
-        "cancellation, no sale known",
-        "day.csv:6: quantity \"x\" is not a number",
-        "Balanced: ",
-    ] {
+    for expected in
+        ["POST (postage)", "cancellation, no sale known", "day.csv:6: quantity \"x\" is not a number", "Balanced: "]
+    {
         assert!(shown.contains(expected), "{expected} in {shown}");
     }
 }
@@ -141,19 +82,9 @@ fn a_second_run_and_refusals_balance_too() {
     let report = tally.finish();
     assert!(report.balanced, "{report}");
     let total = &report.total;
-    let lines = [
-        total.booked,
-        total.returned,
-        total.adjusted,
-        total.refused,
-        total.before,
-    ];
+    let lines = [total.booked, total.returned, total.adjusted, total.refused, total.before];
     assert_eq!(lines.map(|sum| sum.lines), [1, 0, 1, 2, 2]);
-    let refused: Vec<_> = report
-        .refused
-        .iter()
-        .map(|r| (r.line, r.key.as_deref()))
-        .collect();
+    let refused: Vec<_> = report.refused.iter().map(|r| (r.line, r.key.as_deref())).collect();
     assert_eq!(refused, [(5, Some("online-retail|C3|22139|1")), (6, None)]);
     assert_eq!((report.skus.before, report.openings.refused.len()), (1, 1));
 }
