@@ -157,6 +157,7 @@ async fn next(failure: &Failure, tried: &mut Tried, calls: usize) -> Then {
         // GUARD(bisection): one poisoned command must not fail, or slow, the rest.
         Failure::Data { .. } | Failure::LockTimeout if calls > 1 => Then::Bisect,
         Failure::LockTimeout => Then::Fail(Fault::RowHeld),
+        // GUARD(natural_key_retry): the row that came first is seen now, and refused over in words.
         Failure::Data { natural_key: true, .. } if !tried.natural_key => {
             tried.natural_key = true;
             Then::Again

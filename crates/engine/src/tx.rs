@@ -97,6 +97,7 @@ impl Tx {
             Begin::Serializable => " ISOLATION LEVEL SERIALIZABLE",
             Begin::Snapshot | Begin::Audit => " ISOLATION LEVEL REPEATABLE READ READ ONLY",
         };
+        // GUARD(idle_timeout): the server ends what a frozen process began, and its row is free again.
         let Timeouts { statement_ms, lock_ms, idle_ms } = timeouts;
         let mut opening = format!(
             "BEGIN{mode};SET LOCAL tallyhold.tenant_id='{}';SET LOCAL statement_timeout={statement_ms};\
