@@ -52,7 +52,8 @@ fn hunks(patch: &str) -> Vec<(String, String)> {
         } else if line.starts_with("@@ ") {
             hunks.push((file.to_owned(), "\n".to_owned()));
         } else if let (Some((_, wanted)), Some(found)) = (hunks.last_mut(), line.strip_prefix([' ', '-'])) {
-            *wanted += &format!("{found}\n");
+            wanted.push_str(found);
+            wanted.push('\n');
         }
     }
     hunks

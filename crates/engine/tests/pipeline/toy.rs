@@ -221,9 +221,8 @@ impl Command<Set> for Do {
             *value
         };
         match &self.step {
-            Step::Add(amount) => Ok((add(cx, &self.counter, *amount), None)),
             Step::AddFirst(_) if cx.set.counter.get(&self.counter) != Some(&0) => Err(No(Class::Conflict)),
-            Step::AddFirst(amount) => Ok((add(cx, &self.counter, *amount), None)),
+            Step::Add(amount) | Step::AddFirst(amount) => Ok((add(cx, &self.counter, *amount), None)),
             Step::AddAndRefuse(amount) => {
                 add(cx, &self.counter, *amount);
                 Err(No(Class::Refused))
