@@ -7,8 +7,9 @@
 CREATE FUNCTION tenant_wall(wall regclass) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     EXECUTE format('ALTER TABLE %s ENABLE ROW LEVEL SECURITY', wall);
-    -- FORCE, or the owner of the table would walk through.
+    -- GUARD(forced_wall): without FORCE the owner of the table walks through.
     EXECUTE format('ALTER TABLE %s FORCE ROW LEVEL SECURITY', wall);
+    -- GUARD(tenant_wall): a query that forgets its tenant finds nothing of others.
     -- The setting stands in a sub-select so that it is read once a statement, not once a row.
     EXECUTE format(
         'CREATE POLICY tenant ON %s TO tallyhold_server
@@ -18,7 +19,7 @@ END
 $$;
 REVOKE EXECUTE ON FUNCTION tenant_wall FROM PUBLIC;
 
--- A set-based UPDATE whose rows are not all there must fail inside its transaction: COMMIT travels
+-- GUARD(rows_expected): a set-based UPDATE whose rows are not all there must fail inside its transaction: COMMIT travels
 -- in the same round trip, and a short count read afterwards would be read too late.
 CREATE FUNCTION rows_expected(stored bigint, expected bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN

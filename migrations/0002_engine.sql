@@ -1,7 +1,7 @@
 -- What the engine keeps of every command: its answer, its events, its audit line.
 
--- One row per idempotency key, written complete in the commit of its effect. The primary key is
--- the arbiter between replicas: the second writer of a key fails and finds the first one's answer.
+-- One row per idempotency key, written complete in the commit of its effect. The second writer of
+-- a key fails and finds the first one's answer.
 CREATE TABLE answer (
     tenant_id uuid NOT NULL,
     key text NOT NULL,
@@ -15,6 +15,7 @@ CREATE TABLE answer (
     sealed boolean NOT NULL,
     body bytea NOT NULL,
     at timestamptz NOT NULL,
+    -- GUARD(answer_arbiter): without it two replicas run one request twice.
     PRIMARY KEY (tenant_id, key),
     CONSTRAINT answer_key_length CHECK (length(key) BETWEEN 1 AND 255),
     CONSTRAINT answer_fingerprint_sha256 CHECK (length(fingerprint) = 32),
@@ -108,9 +109,12 @@ BEGIN
             name := parent.relname || to_char(month, '_YYYY_MM');
             -- Looked up first: creating a partition locks its parent against every insert.
             CONTINUE WHEN to_regclass(format('public.%I', name)) IS NOT NULL;
-            -- Two servers start at once: the second waits and finds it done.
+            -- GUARD(partition_lock): two servers start at once; the second waits and finds it done.
             PERFORM pg_advisory_xact_lock(7234625);
-            CONTINUE WHEN to_regclass(format('public.%I', name)) IS NOT NULL;
+            -- Asked of the table: to_regclass would answer from what this session looked up before.
+            CONTINUE WHEN EXISTS (
+                SELECT FROM pg_class AS c
+                WHERE c.relname = name AND c.relnamespace = 'public'::regnamespace);
             EXECUTE format(
                 'CREATE TABLE public.%I PARTITION OF public.%I FOR VALUES FROM (%L) TO (%L)',
                 name, parent.relname, month::text || '+00', (month + interval '1 month')::text || '+00');

@@ -22,7 +22,7 @@ CREATE TABLE stock_position (
     CONSTRAINT stock_position_allocated_min CHECK (allocated >= 0),
     CONSTRAINT stock_position_reserved_min CHECK (reserved >= 0),
     CONSTRAINT stock_position_overcommit_min CHECK (overcommit_limit >= 0),
-    -- The last guard: if a rule or a lock is wrong, the write fails instead of overselling.
+    -- GUARD(no_oversell): the last one; if a rule or a lock is wrong, the write fails instead of overselling.
     CONSTRAINT stock_position_no_oversell
         CHECK (allocated + reserved <= on_hand + on_order + overcommit_limit)
 ) WITH (fillfactor = 60);  -- room for the next version on the same page: no index is touched
@@ -94,6 +94,7 @@ CREATE TABLE stock_source (
     -- The promise it made or moved, else the position.
     record_id text NOT NULL,
     at timestamptz NOT NULL,
+    -- GUARD(source_arbiter): two replicas that both found it free do not both book it.
     PRIMARY KEY (tenant_id, source)
 );
 SELECT tenant_wall('stock_source');

@@ -227,8 +227,10 @@ pub(crate) struct Fresh<'a> {
     pub answer: &'a Answer,
 }
 
-/// One insert, in key order: two batches that store the same keys wait for each other, never in
-/// a circle.
+/// One insert.
+///
+/// GUARD(answer_order): in key order, so that two batches that store the same keys wait for each
+/// other, never in a circle.
 pub(crate) fn store(mut fresh: Vec<Fresh<'_>>, tenant: TenantId, seal: &Seal, at: Timestamp) -> Write {
     fresh.sort_unstable_by_key(|one| one.key);
     let body = |one: &Fresh<'_>| {

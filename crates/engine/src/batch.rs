@@ -157,6 +157,7 @@ async fn next(failure: &Failure, tried: &mut Tried, calls: usize) -> Then {
         // GUARD(bisection): one poisoned command must not fail, or slow, the rest.
         Failure::Data { .. } | Failure::LockTimeout if calls > 1 => Then::Bisect,
         Failure::LockTimeout => Then::Fail(Fault::RowHeld),
+        // GUARD(natural_key_retry): the row that came first is seen now, and refused over in words.
         Failure::Data { natural_key: true, .. } if !tried.natural_key => {
             tried.natural_key = true;
             Then::Again
@@ -327,6 +328,8 @@ async fn load<S: TableSet>(
             })
             .collect();
         if last {
+            // GUARD(answers_after_locks): whoever waited for a lock finds the answer that its former
+            // holder stored, and does not decide the same call over again.
             let keys: Vec<_> = calls.iter().map(|w| w.call.head().key.as_str().to_owned()).collect();
             steps.push(Step::new(answer::ANSWER_FIND, vec![param(keys)]));
             steps.push(Step::new(CLOCK, Vec::new()));

@@ -96,7 +96,7 @@ impl From<StepError> for Failure {
             return Self::LockTimeout;
         }
         if *code == SqlState::UNIQUE_VIOLATION {
-            // GUARD(answer_arbiter): the unique index decides between replicas; the loser looks again.
+            // GUARD(answer_taken): the loser looks again, and its batch is not taken for poisoned.
             if db.constraint() == Some("answer_pkey") {
                 return Self::AnswerTaken;
             }

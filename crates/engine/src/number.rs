@@ -27,8 +27,10 @@ pub struct Numbers {
     given: Vec<i64>,
 }
 
-/// Moves the ranges. ON CONFLICT: the first document of a year finds no row, and two
-/// transactions that both find none must not both begin at 1.
+/// Moves the ranges.
+///
+/// GUARD(number_conflict): the first document of a year finds no row, and two transactions that
+/// both find none must not both begin at 1.
 const NUMBER_TAKE: Sql = Sql::new(
     "number_take",
     &[Type::TEXT_ARRAY, Type::INT4_ARRAY, Type::INT8_ARRAY],

@@ -36,6 +36,8 @@ impl Mode {
         match self {
             Self::Read => "",
             Self::Share => "\nFOR SHARE OF t",
+            // GUARD(change_lock): two that read the same row both spend what it holds.
+            // GUARD(no_key_lock): without NO KEY every insert that refers to the row waits for us.
             Self::Change | Self::Ensure => "\nFOR NO KEY UPDATE OF t",
         }
     }
@@ -141,7 +143,10 @@ pub enum Look<'a, R> {
 /// The loaded rows of one table.
 pub struct Rows<T: Table> {
     slots: HashMap<T::Key, Slot<T::Row>>,
-    /// Asked for and not loaded yet. Sorted: it is the order of the locks.
+    /// Asked for and not loaded yet.
+    ///
+    /// GUARD(lock_order): sorted, which is the order of the locks. Two batches that lock the same
+    /// rows in different orders deadlock.
     wanted: BTreeMap<T::Key, Mode>,
     touched: Vec<T::Key>,
     closed: bool,

@@ -119,6 +119,7 @@ impl Tx {
             param(tenant.uuid().simple().to_string()),
             text(timeouts.statement_ms),
             text(timeouts.lock_ms),
+            // GUARD(idle_timeout): the server ends what a frozen process began, and its row is free again.
             text(timeouts.idle_ms),
             param(if begin == Begin::Audit { "on" } else { "off" }),
         ];
@@ -162,8 +163,8 @@ impl Tx {
         let texts: Vec<String> = steps.iter().map(|step| step.sql.spelled(&step.suffix)).collect();
         let types: Vec<_> = steps.iter().map(|step| step.sql.all_types()).collect();
 
-        // Statements are prepared before the round trip: one prepared in the midst of it would go
-        // out after its neighbours, and the order of the statements is the order of the locks.
+        // GUARD(prepared_first): a statement prepared in the midst of the round trip would go out
+        // after its neighbours, and the order of the statements is the order of the locks.
         let mut prepared = Vec::with_capacity(steps.len());
         if self.named {
             for (step, (text, types)) in steps.iter().zip(texts.iter().zip(&types)) {
@@ -216,6 +217,7 @@ impl Tx {
             }
         }
         gate::pass("tx.answered").await;
+        // GUARD(commit_believed): COMMIT of a failed transaction succeeds, and has rolled it back.
         if let Some(error) = failed {
             return Err(error);
         }

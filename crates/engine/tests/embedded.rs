@@ -14,7 +14,10 @@ use std::{
     time::Duration,
 };
 
-use engine::postgres::embedded::{Cluster, Embedded, EmbeddedError, Lifetime, Options, binaries, path_key};
+use engine::postgres::{
+    embedded::{Cluster, Embedded, EmbeddedError, Lifetime, Options, binaries, path_key},
+    ensure_database, migrate,
+};
 use rustix::process::{Pid, Signal, geteuid, getpgid, kill_process};
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, BufReader};
@@ -158,6 +161,24 @@ async fn embedded_refuses_a_second_program_and_names_the_holder() {
     assert!(message.contains(&holder), "{message}");
     assert!(message.contains(data.to_str().unwrap()), "{message}");
     server.ready().await.unwrap();
+    server.stop().await.unwrap();
+}
+
+/// Here, because roles belong to a whole server, and the shared one has them.
+#[tokio::test]
+async fn roles_once() {
+    let room = room();
+    let server = Embedded::start(options(room.path().join("data"))).await.unwrap();
+    let (config, other) = (server.config("postgres", "postgres"), server.config("postgres", "other"));
+    ensure_database(&config, "other").await.unwrap();
+    // Another database is being migrated: it has made one of the roles, and not committed yet.
+    let ((first, _), (observer, _)) = (connect(&server).await, connect(&server).await);
+    first.batch_execute("BEGIN; CREATE ROLE tallyhold_server LOGIN").await.unwrap();
+    let second = tokio::spawn(async move { migrate(&other, &[("V1__one", "SELECT 1")]).await });
+    let waits = "SELECT FROM pg_stat_activity WHERE datname = 'other' AND wait_event_type = 'Lock'";
+    while observer.query_opt(waits, &[]).await.unwrap().is_none() {}
+    first.batch_execute("COMMIT").await.unwrap();
+    assert_eq!(second.await.unwrap().unwrap(), ["V1__one"]);
     server.stop().await.unwrap();
 }
 

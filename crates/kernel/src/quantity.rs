@@ -184,6 +184,7 @@ pub struct Positive(Quantity);
 
 impl Positive {
     pub fn new(quantity: Quantity) -> Result<Self, WrongQuantity> {
+        // GUARD(positive): a movement of 0 has no ledger line, one below 0 undoes without being asked.
         if quantity > Quantity::ZERO { Ok(Self(quantity)) } else { Err(WrongQuantity::NotPositive) }
     }
 

@@ -25,7 +25,7 @@ async fn template(server: Shared) -> String {
     domain::MIGRATIONS.hash(&mut hasher);
     let name = format!("template_{:016x}", hasher.finish());
     let mut client = connect(&server.config("postgres", "postgres")).await;
-    // GUARD(template_once): two processes would migrate it at once, and clone it half done.
+    // Two processes would migrate it at once, and clone it half done.
     let lock = client.transaction().await.expect("a transaction begins");
     lock.execute("SELECT pg_advisory_xact_lock(7234699)", &[]).await.expect("the lock is granted");
     let ready = lock
@@ -52,6 +52,15 @@ impl Database {
         let admin = connect(&server.config("postgres", "postgres")).await;
         let sql = format!("CREATE DATABASE \"{name}\" TEMPLATE \"{template}\" STRATEGY file_copy");
         admin.batch_execute(&sql).await.expect("a database can be cloned");
+        Self { server, name }
+    }
+
+    /// Without a schema.
+    pub async fn empty() -> Self {
+        let server = shared().await;
+        let name = format!("test_{}", uuid::Uuid::now_v7().simple());
+        let admin = connect(&server.config("postgres", "postgres")).await;
+        admin.batch_execute(&format!("CREATE DATABASE \"{name}\"")).await.expect("a database can be made");
         Self { server, name }
     }
 
@@ -91,22 +100,44 @@ impl Database {
     /// Waits until some backend of this database waits for a lock inside a statement whose text
     /// holds `text`, as the server itself tells.
     pub async fn wait_for_lock_wait(&self, text: &str) {
+        self.wait_for_lock_waits(text, 1).await;
+    }
+
+    /// As [`Database::wait_for_lock_wait`], until so many do.
+    pub async fn wait_for_lock_waits(&self, text: &str, backends: usize) {
+        let waits = "SELECT FROM pg_stat_activity
+                     WHERE datname = current_database() AND wait_event_type = 'Lock' AND position($1 in query) > 0";
         let admin = self.raw_admin().await;
-        loop {
-            let row = admin
-                .query_opt(
-                    "SELECT FROM pg_stat_activity
-                     WHERE datname = current_database() AND wait_event_type = 'Lock'
-                         AND position($1 in query) > 0",
-                    &[&text],
-                )
-                .await
-                .expect("the activity is readable");
-            if row.is_some() {
-                return;
-            }
+        while admin.query(waits, &[&text]).await.expect("the activity is readable").len() < backends {
             tokio::task::yield_now().await;
         }
+    }
+
+    /// Waits until `call` waits for a lock inside such a statement, or is over: without its guard
+    /// it does not wait.
+    pub async fn wait_for_lock_wait_or_end<T>(&self, text: &str, call: &tokio::task::JoinHandle<T>) {
+        tokio::select! {
+            () = self.wait_for_lock_wait(text) => {}
+            () = async { while !call.is_finished() { tokio::task::yield_now().await } } => {}
+        }
+    }
+
+    /// Waits until some backend waits for what the backend `holder` holds.
+    pub async fn wait_for_lock_of(&self, holder: i32) {
+        let waits = "SELECT FROM pg_stat_activity
+                     WHERE datname = current_database() AND $1 = ANY (pg_blocking_pids(pid))";
+        let admin = self.raw_admin().await;
+        while admin.query(waits, &[&holder]).await.expect("the activity is readable").is_empty() {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// The backends at rest inside a transaction, such as those whose batch stands at a gate.
+    pub async fn open_transactions(&self) -> Vec<i32> {
+        let open = "SELECT pid FROM pg_stat_activity
+                    WHERE datname = current_database() AND state = 'idle in transaction'";
+        let rows = self.raw_admin().await.query(open, &[]).await.expect("the activity is readable");
+        rows.iter().map(|row| row.get(0)).collect()
     }
 }
 

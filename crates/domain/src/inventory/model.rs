@@ -51,7 +51,7 @@ impl Position {
     /// What may be sold: on hand + on order − allocated − reserved.
     ///
     /// # Panics
-    /// Never: [`Position::apply`] keeps the sums within a quantity's bound.
+    /// Never: `Position::apply` keeps the sums within a quantity's bound.
     pub fn available(&self) -> Quantity {
         let Counters { on_hand, on_order, allocated, reserved } = self.counters;
         let sum = on_hand.plus(on_order).and_then(|sum| sum.minus(allocated)).and_then(|sum| sum.minus(reserved));

@@ -30,6 +30,7 @@ const NONE: Counters =
 /// Promises `wanted` units, or tells how many could be had (overcommitting included).
 pub fn promise(position: &Position, wanted: Quantity) -> Result<Counters, Stopped> {
     let available = position.promisable();
+    // GUARD(oversell_rule): the caller is told how many could be had, instead of a constraint's no.
     if wanted > available {
         return Err(Stopped::TooLittle(TooLittle { available }));
     }

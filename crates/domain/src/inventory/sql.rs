@@ -56,9 +56,7 @@ pub(super) fn read_promise(row: &Row) -> Promise {
 
 pub struct Positions;
 
-/// The keys come sorted, and each row is locked when its key's turn comes: without that order two
-/// batches deadlock. NO KEY (the engine appends it), or every promise that refers to a position
-/// would wait for us.
+/// The keys come sorted, and each row is locked when its key's turn comes.
 const POSITION_LOAD: Sql = Sql::new(
     "position_load",
     &[Type::UUID_ARRAY, Type::UUID_ARRAY],
@@ -75,8 +73,10 @@ const POSITION_LOAD: Sql = Sql::new(
         OFFSET 0) AS t",
 );
 
-/// Makes the rows that receive and adjust will lock, where SKU and warehouse exist. ON CONFLICT:
-/// two transactions receive into a new position at once; the second waits and locks the first's.
+/// Makes the rows that receive and adjust will lock, where SKU and warehouse exist.
+///
+/// GUARD(ensure_conflict): of two transactions that receive into a new position at once, the
+/// second waits and locks the first's.
 const POSITION_ENSURE: Sql = Sql::new(
     "position_ensure",
     &[Type::UUID_ARRAY, Type::UUID_ARRAY, Type::UUID_ARRAY],

@@ -13,20 +13,25 @@ use tokio_postgres::{Client, NoTls};
 pub type Migration = (&'static str, &'static str);
 
 /// Roles belong to the whole server, so another database may have made them already.
-/// The advisory lock: two databases of one server may be migrated at the same instant.
+///
+/// GUARD(roles_once): or be making them at this instant, which the look at `pg_roles` does not see
+/// and no advisory lock excludes, since those are local to a database.
 const ROLES: &str = "
     DO $$
+    DECLARE
+        role text;
+        login text;
     BEGIN
-        PERFORM pg_advisory_xact_lock(7234623);
-        IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'tallyhold_owner') THEN
-            CREATE ROLE tallyhold_owner NOLOGIN;
-        END IF;
-        IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'tallyhold_server') THEN
-            CREATE ROLE tallyhold_server LOGIN;
-        END IF;
-        IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'tallyhold_dispatch') THEN
-            CREATE ROLE tallyhold_dispatch LOGIN;
-        END IF;
+        FOR role, login IN
+            VALUES ('tallyhold_owner', 'NOLOGIN'), ('tallyhold_server', 'LOGIN'), ('tallyhold_dispatch', 'LOGIN')
+        LOOP
+            CONTINUE WHEN EXISTS (SELECT FROM pg_roles WHERE rolname = role);
+            BEGIN
+                EXECUTE format('CREATE ROLE %I %s', role, login);
+            EXCEPTION WHEN duplicate_object OR unique_violation THEN
+                NULL;
+            END;
+        END LOOP;
         -- From 16 on, whoever creates a role is its member without the right to act as it.
         IF NOT pg_has_role(current_user, 'tallyhold_owner',
             CASE WHEN current_setting('server_version_num')::int >= 160000 THEN 'SET' ELSE 'MEMBER' END) THEN

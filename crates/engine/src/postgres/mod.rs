@@ -1,7 +1,7 @@
 //! The connection to the server: pools, roles, migrations, the embedded server.
 //!
 //! Invariant: we serve only through a role that row-level security binds
-//! ([`refuse_strong_role`]).
+//! (`refuse_strong_role`).
 
 pub mod embedded;
 mod migrate;

@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// Queues calls behind a held batch, so that they form one batch of their own, and gives their
 /// outcomes in order.
-async fn in_one_batch(toy: &Arc<Toy>, calls: Vec<(String, String, Step)>) -> Vec<Result<String, Fault>> {
+pub async fn in_one_batch(toy: &Arc<Toy>, calls: Vec<(String, String, Step)>) -> Vec<Result<String, Fault>> {
     let mut gate = gate::hold("batch.decided");
     let first = {
         let toy = toy.clone();
@@ -34,11 +34,11 @@ async fn in_one_batch(toy: &Arc<Toy>, calls: Vec<(String, String, Step)>) -> Vec
     outcomes
 }
 
-async fn one_lane() -> Arc<Toy> {
+pub async fn one_lane() -> Arc<Toy> {
     Arc::new(Toy::start(|config| config.lanes = 1).await)
 }
 
-fn call(key: &str, counter: &str, step: Step) -> (String, String, Step) {
+pub fn call(key: &str, counter: &str, step: Step) -> (String, String, Step) {
     (key.into(), counter.into(), step)
 }
 

@@ -3,4 +3,5 @@
 mod batches;
 mod numbers;
 mod overlay;
+mod race;
 mod toy;

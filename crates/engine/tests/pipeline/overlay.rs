@@ -75,9 +75,9 @@ fn dead_01_the_wanted_keys_of_a_table_are_loaded_in_one_statement_sorted_and_in_
     for (key, change) in [("c", false), ("a", true), ("b", false), ("a", false), ("c", true)] {
         let mut wants = Wants::default();
         if change {
-            wants.note.change(key.into())
+            wants.note.change(key.into());
         } else {
-            wants.note.read(key.into())
+            wants.note.read(key.into());
         }
         set.take(&wants);
     }

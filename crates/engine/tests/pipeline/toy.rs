@@ -154,6 +154,8 @@ impl Reject for No {
 #[derive(Debug, Clone)]
 pub enum Step {
     Add(i64),
+    /// Adds to what is still 0; else a no that is not kept.
+    AddFirst(i64),
     /// Adds, then says no.
     AddAndRefuse(i64),
     /// Adds, then panics.
@@ -219,7 +221,8 @@ impl Command<Set> for Do {
             *value
         };
         match &self.step {
-            Step::Add(amount) => Ok((add(cx, &self.counter, *amount), None)),
+            Step::AddFirst(_) if cx.set.counter.get(&self.counter) != Some(&0) => Err(No(Class::Conflict)),
+            Step::Add(amount) | Step::AddFirst(amount) => Ok((add(cx, &self.counter, *amount), None)),
             Step::AddAndRefuse(amount) => {
                 add(cx, &self.counter, *amount);
                 Err(No(Class::Refused))
@@ -304,7 +307,11 @@ impl Toy {
 
     /// Another replica of this one.
     pub async fn twin(&self) -> Self {
-        Self::over(self.database.clone(), self.tenant, |_| {}).await
+        self.twin_with(|_| {}).await
+    }
+
+    pub async fn twin_with(&self, tune: impl FnOnce(&mut Config)) -> Self {
+        Self::over(self.database.clone(), self.tenant, tune).await
     }
 
     async fn over(database: std::sync::Arc<Database>, tenant: TenantId, tune: impl FnOnce(&mut Config)) -> Self {

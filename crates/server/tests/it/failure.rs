@@ -151,14 +151,10 @@ async fn test_03_a_frozen_process_that_holds_a_hot_row_delays_others_no_longer_t
     let frozen = Arc::new(Process::over(&app.database, Some("batch.loaded:stop")));
     let (caller, token, body) = (frozen.clone(), app.token.clone(), stock.lines(&["1"]));
     let call = tokio::spawn(async move { caller.post(&token, "/v1/stock/allocate", "frozen", &body).await });
-    // Its transaction is open and idle, with the row locked.
+    // It has the row.
     let admin = app.database.raw_admin().await;
-    loop {
-        let state = "SELECT FROM pg_stat_activity
-                     WHERE datname = current_database() AND state = 'idle in transaction'";
-        if admin.query_opt(state, &[]).await.expect("the activity").is_some() {
-            break;
-        }
+    let free = "SELECT FROM stock_position FOR UPDATE SKIP LOCKED";
+    while admin.query_opt(free, &[]).await.expect("the position").is_some() {
         tokio::task::yield_now().await;
     }
     // A neighbour on another row of the same batch is not made to pay for the held one.

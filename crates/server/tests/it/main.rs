@@ -13,4 +13,5 @@ mod operation;
 mod outbox;
 mod precheck;
 mod process;
+mod race;
 mod statements;

@@ -126,6 +126,7 @@ impl Cluster {
         let mut file = self.lock_file()?;
         match file.try_lock() {
             Ok(()) => {}
+            // GUARD(cluster_lock): a second program would end the first one's server as an orphan.
             Err(TryLockError::WouldBlock) => {
                 let mut holder = String::new();
                 let _ = file.read_to_string(&mut holder);
