@@ -4,7 +4,8 @@ use serde_json::Value;
 use std::{
     io::{BufRead, BufReader, Read},
     path::Path,
-    process::{Child, ChildStderr, Command, Stdio},
+    process::{Child, Command, Stdio},
+    thread::{self, JoinHandle},
 };
 use testkit::{Database, Reply, app::SECRET};
 
@@ -12,7 +13,8 @@ pub struct Process {
     child: Child,
     pub address: String,
     http: reqwest::Client,
-    stderr: Option<ChildStderr>,
+    /// Read as it comes: a full pipe would stop the program in the midst of a line.
+    log: Option<JoinHandle<String>>,
 }
 
 /// The program with nothing of the test's own environment.
@@ -46,12 +48,18 @@ impl Process {
     pub fn start(mut command: Command) -> Self {
         command.args(["serve", "--listen", "127.0.0.1:0"]);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
-        let (mut line, stderr) = (String::new(), child.stderr.take());
+        let mut stderr = child.stderr.take().expect("its log");
+        let log = Some(thread::spawn(move || {
+            let mut log = String::new();
+            stderr.read_to_string(&mut log).expect("its log is text");
+            log
+        }));
+        let mut line = String::new();
         let stdout = child.stdout.take().expect("its output");
         // Nothing where it was killed before it served.
         BufReader::new(stdout).read_line(&mut line).expect("its output is readable");
         let address = line.split_whitespace().find(|word| word.starts_with("http://")).unwrap_or("").to_owned();
-        Self { child, address, http: reqwest::Client::new(), stderr }
+        Self { child, address, http: reqwest::Client::new(), log }
     }
 
     /// The answer, or nothing where the process died first.
@@ -72,11 +80,9 @@ impl Process {
 
     /// Waits for its end; whether it was a good one, and what it logged.
     pub fn wait(mut self) -> (bool, String) {
-        let mut log = String::new();
-        if let Some(mut stderr) = self.stderr.take() {
-            stderr.read_to_string(&mut log).expect("its log is text");
-        }
-        (self.child.wait().expect("it ends").success(), log)
+        let good = self.child.wait().expect("it ends").success();
+        let log = self.log.take().expect("it is waited for once").join();
+        (good, log.expect("its log is text"))
     }
 }
 
