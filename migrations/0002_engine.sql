@@ -111,7 +111,7 @@ BEGIN
             CONTINUE WHEN to_regclass(format('public.%I', name)) IS NOT NULL;
             -- GUARD(partition_lock): two servers start at once; the second waits and finds it done.
             PERFORM pg_advisory_xact_lock(7234625);
-            -- Asked of the table: to_regclass would answer from what this session looked up before.
+            -- Asked of the table: to_regclass would answer from what this connection looked up before.
             CONTINUE WHEN EXISTS (
                 SELECT FROM pg_class AS c
                 WHERE c.relname = name AND c.relnamespace = 'public'::regnamespace);

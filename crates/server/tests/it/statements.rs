@@ -88,7 +88,7 @@ async fn test_11_generic_plans_use_the_keys_on_empty_and_on_large_tables() {
     assert!(found.is_empty(), "on small tables:\n{}", found.join("\n\n"));
     admin
         .batch_execute(
-            // Without foreign-key triggers: this session planned them when the tables were empty.
+            // Without foreign-key triggers: this connection planned them when the tables were empty.
             "SET session_replication_role = replica;
              INSERT INTO sku (tenant_id, sku_id, code, code_folded, name, unit, decimals, created_at)
                  SELECT s.tenant_id, gen_random_uuid(), 'x' || n, 'x' || n, 'x', 'piece', 0, now()
@@ -114,7 +114,7 @@ async fn test_11_generic_plans_use_the_keys_on_empty_and_on_large_tables() {
 }
 
 #[tokio::test]
-async fn verify_finds_what_is_off_and_names_it() {
+async fn ops_07_verify_finds_what_is_off_and_names_it() {
     let app = App::start().await;
     let stock = app.stock("10").await;
     let promise = app.post("/v1/stock/allocate", "a", &stock.line_from("4", "order-1")).await.ok();
