@@ -60,7 +60,7 @@ fn hunks(patch: &str) -> Vec<(String, String)> {
 }
 
 #[test]
-fn every_guard_has_its_patch_and_every_patch_its_guard() {
+fn test_10_every_guard_has_its_patch_and_every_patch_its_guard() {
     let patches: BTreeSet<String> = patches().into_iter().map(|(name, _)| name).collect();
     let guards = guards();
     let bare: Vec<_> = guards.difference(&patches).collect();
