@@ -96,6 +96,17 @@ pub const CHECKS: &[Check] = &[
         WHERE t.tenant_id = $1
             AND t.allocated <> coalesce(p.open, 0)
         LIMIT $2"),
+    check!("verify_promise_position", "promise", "each promise has its position",
+        "
+        SELECT t.promise_id::text, 'a position', 'none'
+        FROM promise AS t
+        LEFT JOIN stock_position AS p
+            ON p.tenant_id = t.tenant_id
+            AND p.sku_id = t.sku_id
+            AND p.warehouse_id = t.warehouse_id
+        WHERE t.tenant_id = $1
+            AND p.position_id IS NULL
+        LIMIT $2"),
     check!("verify_promise_ledger", "promise", "quantity, shipped, released and returned are the sums of the promise's ledger lines",
         "
         SELECT t.promise_id::text,

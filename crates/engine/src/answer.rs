@@ -21,7 +21,7 @@ use sha2::{Digest, Sha256};
 use std::{
     collections::HashMap,
     fmt,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 /// Characters a key may have.
@@ -145,20 +145,25 @@ impl Seal {
     }
 }
 
-/// Looks keys up. It is sent after the locks, so that an answer another replica just committed
-/// under the same rows is seen.
+/// Looks keys up, and reads the database's clock. It is sent after the locks: an answer another
+/// replica just committed under the same rows is seen, and the time is later than every change the
+/// locks waited for. One row at least; without an answer its columns are null.
 pub const ANSWER_FIND: Sql = Sql::new(
     "answer_find",
     &[Type::TEXT_ARRAY],
     "
-    SELECT t.key, t.fingerprint, t.status, t.content_type, t.etag, t.location, t.sealed, t.body, t.at
-    FROM unnest($2::text[]) AS k (key)
-    CROSS JOIN LATERAL (
-        SELECT *
-        FROM answer AS r
-        WHERE r.tenant_id = $1
-            AND r.key = k.key
-        OFFSET 0) AS t",
+    SELECT clock_timestamp() AS now, t.key, t.fingerprint, t.status, t.content_type, t.etag, t.location, t.sealed,
+        t.body, t.at
+    FROM (SELECT) AS one
+    LEFT JOIN (
+        (SELECT unnest($2::text[]) AS key) AS k
+        CROSS JOIN LATERAL (
+            SELECT *
+            FROM answer AS r
+            WHERE r.tenant_id = $1
+                AND r.key = k.key
+            OFFSET 0) AS t)
+        ON true",
 );
 
 const ANSWER_STORE: Sql = Sql::new(
@@ -177,9 +182,8 @@ const ANSWER_STORE: Sql = Sql::new(
     ],
     "
     INSERT INTO answer (tenant_id, key, fingerprint, command, status, content_type, etag, location, sealed, body, at)
-    SELECT $1, k.key, k.fingerprint, k.command, k.status, k.content_type, k.etag, k.location, k.sealed, k.body, $11
-    FROM unnest($2::text[], $3::bytea[], $4::text[], $5::int2[], $6::text[], $7::text[], $8::text[], $9::bool[], $10::bytea[])
-        AS k (key, fingerprint, command, status, content_type, etag, location, sealed, body)",
+    SELECT $1, unnest($2::text[]), unnest($3::bytea[]), unnest($4::text[]), unnest($5::int2[]), unnest($6::text[]),
+        unnest($7::text[]), unnest($8::text[]), unnest($9::bool[]), unnest($10::bytea[]), $11",
 );
 
 pub(crate) const STATEMENTS: [Sql; 2] = [ANSWER_FIND, ANSWER_STORE];
@@ -202,9 +206,14 @@ impl Answer {
     }
 }
 
-/// The row as key and stored answer.
-pub(crate) fn read(row: &Row, tenant: TenantId, seal: &Seal) -> (Key, Stored) {
-    let key = Key(row.get("key"));
+/// The key of a row of [`ANSWER_FIND`], if an answer was found.
+pub fn key(row: &Row) -> Option<Key> {
+    row.get::<_, Option<String>>("key").map(Key)
+}
+
+/// The row as key and stored answer, if there is one.
+pub(crate) fn read(row: &Row, tenant: TenantId, seal: &Seal) -> Option<(Key, Stored)> {
+    let key = key(row)?;
     let body: Vec<u8> = row.get("body");
     let body = if row.get("sealed") { seal.open(tenant, &key, &body) } else { Some(body) };
     let status: i16 = row.get("status");
@@ -215,7 +224,7 @@ pub(crate) fn read(row: &Row, tenant: TenantId, seal: &Seal) -> (Key, Stored) {
         location: row.get("location"),
         body: body.into(),
     });
-    (key, Stored { fingerprint: row.get("fingerprint"), answer, at: row.get("at") })
+    Some((key, Stored { fingerprint: row.get("fingerprint"), answer, at: row.get("at") }))
 }
 
 /// An answer on its way into the table.
@@ -254,9 +263,15 @@ pub(crate) fn store(mut fresh: Vec<Fresh<'_>>, tenant: TenantId, seal: &Seal, at
     }
 }
 
-/// The keys this process is working on.
+/// The keys this process is working on, by tenant.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct InFlight(Arc<Mutex<HashMap<(TenantId, Key), Fingerprint>>>);
+pub(crate) struct InFlight(Arc<Mutex<Calls>>);
+
+#[derive(Debug, Default)]
+struct Calls {
+    by_tenant: HashMap<TenantId, HashMap<Key, Fingerprint>>,
+    all: usize,
+}
 
 /// Frees its key when dropped, which is after the batch answered, whatever became of the caller.
 #[derive(Debug)]
@@ -268,25 +283,43 @@ pub(crate) struct Running {
 impl InFlight {
     /// GUARD(in_flight): the same key twice at once in one process is told to come back.
     pub fn enter(&self, tenant: TenantId, key: &Key, fingerprint: Fingerprint) -> Result<Running, Fault> {
-        let mut running = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let full = (tenant, key.clone());
-        match running.get(&full) {
+        let mut calls = self.calls();
+        let of_tenant = calls.by_tenant.entry(tenant).or_default();
+        match of_tenant.get(key) {
             Some(other) if *other != fingerprint => {
                 Err(Fault::KeyReused { stored: other.to_string(), sent: fingerprint.to_string() })
             }
             Some(_) => Err(Fault::InFlight),
             None => {
-                running.insert(full.clone(), fingerprint);
-                Ok(Running { of: self.clone(), key: Some(full) })
+                of_tenant.insert(key.clone(), fingerprint);
+                calls.all += 1;
+                Ok(Running { of: self.clone(), key: Some((tenant, key.clone())) })
             }
         }
+    }
+
+    /// How many of `parts` equal parts of the work are the tenant's, rounded up.
+    pub fn share(&self, tenant: TenantId, parts: usize) -> usize {
+        let calls = self.calls();
+        let of_tenant = calls.by_tenant.get(&tenant).map_or(0, HashMap::len);
+        (parts * of_tenant).div_ceil(calls.all.max(1))
+    }
+
+    fn calls(&self) -> MutexGuard<'_, Calls> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        if let Some(key) = self.key.take() {
-            self.of.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
+        let Some((tenant, key)) = self.key.take() else { return };
+        let mut calls = self.of.calls();
+        if let Some(of_tenant) = calls.by_tenant.get_mut(&tenant) {
+            of_tenant.remove(&key);
+            if of_tenant.is_empty() {
+                calls.by_tenant.remove(&tenant);
+            }
+            calls.all -= 1;
         }
     }
 }

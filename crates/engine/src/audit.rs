@@ -22,9 +22,8 @@ const AUDIT_STORE: Sql = Sql::new(
     ],
     "
     INSERT INTO audit (tenant_id, call_id, actor, command, outcome, key, correlation_id, remote, at)
-    SELECT $1, k.call_id, k.actor, k.command, k.outcome, k.key, k.correlation_id, k.remote, $9
-    FROM unnest($2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[])
-        AS k (call_id, actor, command, outcome, key, correlation_id, remote)",
+    SELECT $1, unnest($2::uuid[]), unnest($3::text[]), unnest($4::text[]), unnest($5::text[]), unnest($6::text[]),
+        unnest($7::text[]), unnest($8::text[]), $9",
 );
 
 pub(crate) const STATEMENTS: [Sql; 1] = [AUDIT_STORE];

@@ -20,7 +20,7 @@ use crate::{
     event, gate,
     number::Numbers,
     run::{Answered, Core},
-    sql::{Sql, param},
+    sql::param,
     table::{Load, TableSet},
     tx::{Begin, Step, Tx},
 };
@@ -63,11 +63,6 @@ impl<S: TableSet> Waiting<S> {
 const SERIALIZATION_TRIES: u32 = 3;
 /// Attempts after an answer that another replica stored first; each one finds it.
 const ANSWER_TRIES: u32 = 3;
-
-/// The database's clock, read after the last lock was granted.
-const CLOCK: Sql = Sql::new("clock", &[], " SELECT clock_timestamp() WHERE $1::uuid IS NOT NULL");
-
-pub(crate) const STATEMENTS: [Sql; 1] = [CLOCK];
 
 /// What was tried already with one set of calls.
 #[derive(Default)]
@@ -332,10 +327,9 @@ async fn load<S: TableSet>(
             // holder stored, and does not decide the same call over again.
             let keys: Vec<_> = calls.iter().map(|w| w.call.head().key.as_str().to_owned()).collect();
             steps.push(Step::new(answer::ANSWER_FIND, vec![param(keys)]));
-            steps.push(Step::new(CLOCK, Vec::new()));
         }
         let mut results = tx.run(steps).await?;
-        let ending = results.split_off(loads.len());
+        let found = results.split_off(loads.len()).pop();
         {
             let mut tables = set.tables();
             for ((rank, load), rows) in loads.iter().zip(&results) {
@@ -344,15 +338,15 @@ async fn load<S: TableSet>(
             tables.into_iter().take(upto).for_each(|table| table.close());
         }
         closed = upto;
-        if last {
+        if let Some(found) = found {
             for (index, wants) in &named {
                 if outcomes[*index].is_none() && set.any_held(wants) {
                     outcomes[*index] = Some(Err(Fault::RowHeld));
                 }
             }
-            let answers = ending[0].iter().map(|row| answer::read(row, tenant, &core.seal));
+            let answers = found.iter().filter_map(|row| answer::read(row, tenant, &core.seal));
             let known = answers.map(|(key, stored)| (key.as_str().to_owned(), stored)).collect();
-            return Ok((known, ending[1][0].get(0)));
+            return Ok((known, found[0].get("now")));
         }
         gate::pass("batch.rank_loaded").await;
     }

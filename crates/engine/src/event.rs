@@ -39,9 +39,8 @@ const EVENT_STORE: Sql = Sql::new(
     ],
     "
     INSERT INTO event (tenant_id, event_id, kind, aggregate, aggregate_id, sequence, schema_version, data, correlation_id, at)
-    SELECT $1, k.event_id, k.kind, k.aggregate, k.aggregate_id, k.sequence, k.schema_version, k.data::json, k.correlation_id, $10
-    FROM unnest($2::uuid[], $3::text[], $4::text[], $5::uuid[], $6::int8[], $7::int2[], $8::text[], $9::text[])
-        AS k (event_id, kind, aggregate, aggregate_id, sequence, schema_version, data, correlation_id)",
+    SELECT $1, unnest($2::uuid[]), unnest($3::text[]), unnest($4::text[]), unnest($5::uuid[]), unnest($6::int8[]),
+        unnest($7::int2[]), unnest($8::text[])::json, unnest($9::text[]), $10",
 );
 
 pub(crate) const STATEMENTS: [Sql; 1] = [EVENT_STORE];

@@ -37,7 +37,8 @@ const NUMBER_TAKE: Sql = Sql::new(
     "
     INSERT INTO number_range AS t (tenant_id, object, fiscal_year, last)
     SELECT $1, k.object, k.fiscal_year, k.amount
-    FROM unnest($2::text[], $3::int4[], $4::int8[]) AS k (object, fiscal_year, amount)
+    FROM (
+        SELECT unnest($2::text[]) AS object, unnest($3::int4[]) AS fiscal_year, unnest($4::int8[]) AS amount) AS k
     ORDER BY k.object, k.fiscal_year
     ON CONFLICT (tenant_id, object, fiscal_year)
         DO UPDATE SET last = t.last + excluded.last

@@ -28,8 +28,8 @@ pub struct Config {
     pub database: tokio_postgres::Config,
     /// Executors, each with a connection of its own.
     pub lanes: usize,
-    /// How many of them one tenant's calls are spread over: more would only make its batches
-    /// smaller, fewer lanes in all would let tenants wait for each other's commits.
+    /// How many of them one tenant's calls are spread over while there are no others'; else it
+    /// has its share of them, and one at least.
     pub lanes_per_tenant: usize,
     pub batch_calls_max: usize,
     pub batch_rows_max: usize,
@@ -47,7 +47,7 @@ pub struct Config {
 
 /// A lane mostly waits, for the disk and for the server: this many keep a core busy when each
 /// tenant has little to do.
-const LANES_PER_CORE: usize = 8;
+const LANES_PER_CORE: usize = 4;
 
 impl Config {
     pub fn new(database: tokio_postgres::Config, secret: Vec<u8>) -> Self {
@@ -122,9 +122,10 @@ impl<S: TableSet> Engine<S> {
         match queue {
             Queue::Aside => &self.aside,
             Queue::Tenant | Queue::Row(_) => {
-                // A tenant's rows share few lanes, and different tenants have different ones.
+                // A tenant alone spreads its rows, to keep every core busy. One among many shares
+                // one lane: its batches would only get smaller, and theirs wait for it.
                 let first = self.spread.hash_one(tenant) as usize;
-                let spread = self.core.config.lanes_per_tenant.max(1);
+                let spread = self.in_flight.share(tenant, self.core.config.lanes_per_tenant).max(1);
                 let next = self.spread.hash_one(queue) as usize % spread;
                 &self.lanes[first.wrapping_add(next) % self.lanes.len()]
             }
@@ -228,7 +229,6 @@ pub fn statements<S: TableSet>() -> Vec<(Sql, String)> {
         &crate::event::STATEMENTS,
         &crate::audit::STATEMENTS,
         &crate::number::STATEMENTS,
-        &crate::batch::STATEMENTS,
         &crate::deadlock::STATEMENTS,
     ];
     let own = own.into_iter().flatten().map(|sql| (*sql, sql.spelled("")));

@@ -16,7 +16,7 @@ const SKU_LOAD: Sql = Sql::new(
     &[Type::UUID_ARRAY],
     "
     SELECT t.sku_id, t.code, t.code_folded, t.name, t.unit, t.decimals, t.created_at
-    FROM unnest($2::uuid[]) AS k (sku_id)
+    FROM (SELECT unnest($2::uuid[]) AS sku_id) AS k
     CROSS JOIN LATERAL (
         SELECT *
         FROM sku AS r
@@ -39,8 +39,10 @@ const SKU_STORE: Sql = Sql::new(
     "
     INSERT INTO sku (tenant_id, sku_id, code, code_folded, name, unit, decimals, created_at)
     SELECT $1, k.sku_id, k.code, k.code_folded, k.name, k.unit, k.decimals, k.created_at
-    FROM unnest($2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[], $7::int2[], $8::timestamptz[])
-        AS k (sku_id, code, code_folded, name, unit, decimals, created_at)
+    FROM (
+        SELECT unnest($2::uuid[]) AS sku_id, unnest($3::text[]) AS code, unnest($4::text[]) AS code_folded,
+            unnest($5::text[]) AS name, unnest($6::text[]) AS unit, unnest($7::int2[]) AS decimals,
+            unnest($8::timestamptz[]) AS created_at) AS k
     ORDER BY k.code_folded",
 );
 
@@ -97,7 +99,7 @@ const SKU_CODE_LOAD: Sql = Sql::new(
     &[Type::TEXT_ARRAY],
     "
     SELECT t.code_folded, t.sku_id
-    FROM unnest($2::text[]) AS k (code_folded)
+    FROM (SELECT unnest($2::text[]) AS code_folded) AS k
     CROSS JOIN LATERAL (
         SELECT *
         FROM sku AS r
@@ -135,7 +137,7 @@ const WAREHOUSE_LOAD: Sql = Sql::new(
     &[Type::UUID_ARRAY],
     "
     SELECT t.warehouse_id, t.code, t.code_folded, t.name, t.created_at
-    FROM unnest($2::uuid[]) AS k (warehouse_id)
+    FROM (SELECT unnest($2::uuid[]) AS warehouse_id) AS k
     CROSS JOIN LATERAL (
         SELECT *
         FROM warehouse AS r
@@ -150,8 +152,9 @@ const WAREHOUSE_STORE: Sql = Sql::new(
     "
     INSERT INTO warehouse (tenant_id, warehouse_id, code, code_folded, name, created_at)
     SELECT $1, k.warehouse_id, k.code, k.code_folded, k.name, k.created_at
-    FROM unnest($2::uuid[], $3::text[], $4::text[], $5::text[], $6::timestamptz[])
-        AS k (warehouse_id, code, code_folded, name, created_at)
+    FROM (
+        SELECT unnest($2::uuid[]) AS warehouse_id, unnest($3::text[]) AS code, unnest($4::text[]) AS code_folded,
+            unnest($5::text[]) AS name, unnest($6::timestamptz[]) AS created_at) AS k
     ORDER BY k.code_folded",
 );
 
@@ -203,7 +206,7 @@ const WAREHOUSE_CODE_LOAD: Sql = Sql::new(
     &[Type::TEXT_ARRAY],
     "
     SELECT t.code_folded, t.warehouse_id
-    FROM unnest($2::text[]) AS k (code_folded)
+    FROM (SELECT unnest($2::text[]) AS code_folded) AS k
     CROSS JOIN LATERAL (
         SELECT *
         FROM warehouse AS r

@@ -15,7 +15,7 @@ use super::{
 use crate::Engine;
 use engine::{
     Command,
-    answer::{ANSWER_FIND, Key},
+    answer::{self, ANSWER_FIND, Key},
     error::StepError,
     sql::param,
     table::Table,
@@ -44,7 +44,7 @@ pub async fn precheck(
     let steps =
         vec![(ANSWER_FIND, vec![param(vec![key.as_str().to_owned()])]), (Positions::LOAD, Positions::keys(&keys))];
     let rows = engine.read(tenant, steps).await?;
-    if !rows[0].is_empty() {
+    if answer::key(&rows[0][0]).is_some() {
         return Ok(Vec::new());
     }
     let positions = rows[1].iter().map(Positions::read);

@@ -63,7 +63,7 @@ const POSITION_LOAD: Sql = Sql::new(
     "
     SELECT t.sku_id, t.warehouse_id, t.position_id, t.on_hand, t.on_order, t.allocated, t.reserved,
         t.overcommit_limit, t.sequence
-    FROM unnest($2::uuid[], $3::uuid[]) AS k (sku_id, warehouse_id)
+    FROM (SELECT unnest($2::uuid[]) AS sku_id, unnest($3::uuid[]) AS warehouse_id) AS k
     CROSS JOIN LATERAL (
         SELECT *
         FROM stock_position AS r
@@ -83,7 +83,8 @@ const POSITION_ENSURE: Sql = Sql::new(
     "
     INSERT INTO stock_position (tenant_id, sku_id, warehouse_id, position_id)
     SELECT $1, k.sku_id, k.warehouse_id, k.position_id
-    FROM unnest($2::uuid[], $3::uuid[], $4::uuid[]) AS k (sku_id, warehouse_id, position_id)
+    FROM (
+        SELECT unnest($2::uuid[]) AS sku_id, unnest($3::uuid[]) AS warehouse_id, unnest($4::uuid[]) AS position_id) AS k
     JOIN sku AS s
         ON s.tenant_id = $1
         AND s.sku_id = k.sku_id
@@ -118,8 +119,10 @@ const POSITION_STORE: Sql = Sql::new(
             allocated = k.allocated,
             reserved = k.reserved,
             sequence = k.sequence
-        FROM unnest($2::uuid[], $3::uuid[], $4::numeric[], $5::numeric[], $6::numeric[], $7::numeric[], $8::int8[])
-            AS k (sku_id, warehouse_id, on_hand, on_order, allocated, reserved, sequence)
+        FROM (
+            SELECT unnest($2::uuid[]) AS sku_id, unnest($3::uuid[]) AS warehouse_id, unnest($4::numeric[]) AS on_hand,
+                unnest($5::numeric[]) AS on_order, unnest($6::numeric[]) AS allocated,
+                unnest($7::numeric[]) AS reserved, unnest($8::int8[]) AS sequence) AS k
         WHERE t.tenant_id = $1
             AND t.sku_id = k.sku_id
             AND t.warehouse_id = k.warehouse_id
@@ -182,7 +185,7 @@ const PROMISE_LOAD: Sql = Sql::new(
     "
     SELECT t.promise_id, t.sku_id, t.warehouse_id, t.quantity, t.shipped, t.released, t.returned,
         t.source, t.priority, t.promised_for, t.created_at
-    FROM unnest($2::uuid[]) AS k (promise_id)
+    FROM (SELECT unnest($2::uuid[]) AS promise_id) AS k
     CROSS JOIN LATERAL (
         SELECT *
         FROM promise AS r
@@ -210,12 +213,9 @@ const PROMISE_INSERT: Sql = Sql::new(
     "
     INSERT INTO promise (tenant_id, promise_id, sku_id, warehouse_id, quantity, shipped, released, returned, state,
         source, priority, promised_for, created_at)
-    SELECT $1, k.promise_id, k.sku_id, k.warehouse_id, k.quantity, k.shipped, k.released, k.returned, k.state,
-        k.source, k.priority, k.promised_for, k.created_at
-    FROM unnest($2::uuid[], $3::uuid[], $4::uuid[], $5::numeric[], $6::numeric[], $7::numeric[], $8::numeric[],
-            $9::text[], $10::text[], $11::int2[], $12::date[], $13::timestamptz[])
-        AS k (promise_id, sku_id, warehouse_id, quantity, shipped, released, returned, state, source, priority,
-            promised_for, created_at)",
+    SELECT $1, unnest($2::uuid[]), unnest($3::uuid[]), unnest($4::uuid[]), unnest($5::numeric[]),
+        unnest($6::numeric[]), unnest($7::numeric[]), unnest($8::numeric[]), unnest($9::text[]),
+        unnest($10::text[]), unnest($11::int2[]), unnest($12::date[]), unnest($13::timestamptz[])",
 );
 
 const PROMISE_UPDATE: Sql = Sql::new(
@@ -228,8 +228,9 @@ const PROMISE_UPDATE: Sql = Sql::new(
             released = k.released,
             returned = k.returned,
             state = k.state
-        FROM unnest($2::uuid[], $3::numeric[], $4::numeric[], $5::numeric[], $6::text[])
-            AS k (promise_id, shipped, released, returned, state)
+        FROM (
+            SELECT unnest($2::uuid[]) AS promise_id, unnest($3::numeric[]) AS shipped,
+                unnest($4::numeric[]) AS released, unnest($5::numeric[]) AS returned, unnest($6::text[]) AS state) AS k
         WHERE t.tenant_id = $1
             AND t.promise_id = k.promise_id
         RETURNING 1)
@@ -308,7 +309,7 @@ const STOCK_SOURCE_LOAD: Sql = Sql::new(
     &[Type::TEXT_ARRAY],
     "
     SELECT t.source, t.kind, t.record_id, t.at
-    FROM unnest($2::text[]) AS k (source)
+    FROM (SELECT unnest($2::text[]) AS source) AS k
     CROSS JOIN LATERAL (
         SELECT *
         FROM stock_source AS r
@@ -324,8 +325,7 @@ const STOCK_SOURCE_STORE: Sql = Sql::new(
     &[Type::TEXT_ARRAY, Type::TEXT_ARRAY, Type::TEXT_ARRAY, Type::TIMESTAMPTZ_ARRAY],
     "
     INSERT INTO stock_source (tenant_id, source, kind, record_id, at)
-    SELECT $1, k.source, k.kind, k.record_id, k.at
-    FROM unnest($2::text[], $3::text[], $4::text[], $5::timestamptz[]) AS k (source, kind, record_id, at)",
+    SELECT $1, unnest($2::text[]), unnest($3::text[]), unnest($4::text[]), unnest($5::timestamptz[])",
 );
 
 const KINDS: [&str; 6] = ["receive", "adjust", "allocate", "release", "ship", "return"];
@@ -381,11 +381,9 @@ const STOCK_LEDGER_STORE: Sql = Sql::new(
     "
     INSERT INTO stock_ledger (tenant_id, position_id, sequence, kind, on_hand, on_order, allocated, reserved,
         promise_id, source, reason, at)
-    SELECT $1, k.position_id, k.sequence, k.kind, k.on_hand, k.on_order, k.allocated, k.reserved,
-        k.promise_id, k.source, k.reason, $12
-    FROM unnest($2::uuid[], $3::int8[], $4::text[], $5::numeric[], $6::numeric[], $7::numeric[], $8::numeric[],
-            $9::uuid[], $10::text[], $11::text[])
-        AS k (position_id, sequence, kind, on_hand, on_order, allocated, reserved, promise_id, source, reason)",
+    SELECT $1, unnest($2::uuid[]), unnest($3::int8[]), unnest($4::text[]), unnest($5::numeric[]),
+        unnest($6::numeric[]), unnest($7::numeric[]), unnest($8::numeric[]), unnest($9::uuid[]),
+        unnest($10::text[]), unnest($11::text[]), $12",
 );
 
 impl Log for StockLedger {
@@ -509,7 +507,7 @@ pub const SOURCE_LIST: Sql = Sql::new(
     "
     WITH booked AS MATERIALIZED (
         SELECT t.source, t.kind, t.at, split_part(t.record_id, '_', 2)::uuid AS record_id
-        FROM unnest($2::text[]) AS k (source)
+        FROM (SELECT unnest($2::text[]) AS source) AS k
         CROSS JOIN LATERAL (
             SELECT *
             FROM stock_source AS r

@@ -28,7 +28,7 @@ const TENANT_SLUG_STORE: Sql = Sql::new(
     "
     INSERT INTO tenant_slug (slug, tenant_id)
     SELECT k.slug, $1
-    FROM unnest($2::text[]) AS k (slug)",
+    FROM (SELECT unnest($2::text[]) AS slug) AS k",
 );
 
 impl Table for TenantSlugs {
@@ -131,7 +131,7 @@ const API_KEY_REVOKE: Sql = Sql::new(
     WITH stored AS (
         UPDATE api_key AS t
         SET revoked_at = k.revoked_at
-        FROM unnest($2::uuid[], $3::timestamptz[]) AS k (api_key_id, revoked_at)
+        FROM (SELECT unnest($2::uuid[]) AS api_key_id, unnest($3::timestamptz[]) AS revoked_at) AS k
         WHERE t.tenant_id = $1
             AND t.api_key_id = k.api_key_id
         RETURNING 1)

@@ -53,7 +53,8 @@ const COUNTER_ENSURE: Sql = Sql::new(
 const COUNTER_STORE: Sql = Sql::new(
     "counter_store",
     &[Type::TEXT_ARRAY, Type::INT8_ARRAY],
-    " WITH stored AS (UPDATE counter AS t SET value = k.value FROM unnest($2::text[], $3::int8[]) AS k (name, value)
+    " WITH stored AS (UPDATE counter AS t SET value = k.value
+      FROM (SELECT unnest($2::text[]) AS name, unnest($3::int8[]) AS value) AS k
       WHERE t.tenant_id = $1 AND t.name = k.name RETURNING 1)
       SELECT rows_expected(count(*), cardinality($2)) FROM stored",
 );
@@ -98,7 +99,7 @@ const NOTE_STORE: Sql = Sql::new(
     "note_store",
     &[Type::TEXT_ARRAY, Type::TEXT_ARRAY, Type::INT8_ARRAY],
     " INSERT INTO note (tenant_id, name, counter, number)
-      SELECT $1, k.name, k.counter, k.number FROM unnest($2::text[], $3::text[], $4::int8[]) AS k (name, counter, number)",
+      SELECT $1, unnest($2::text[]), unnest($3::text[]), unnest($4::int8[])",
 );
 
 impl Table for Notes {

@@ -66,8 +66,7 @@ async fn no_key_lock() {
     let raw = app.database.raw().await;
     raw.batch_execute(&format!(
         "BEGIN; SET LOCAL tallyhold.tenant_id = '{tenant}'; SET LOCAL lock_timeout = '300ms';
-         INSERT INTO promise (tenant_id, promise_id, sku_id, warehouse_id, quantity, state, priority, created_at)
-         VALUES ('{tenant}', gen_random_uuid(), '{sku}', '{warehouse}', 1, 'open', 0, now());
+         SELECT FROM stock_position WHERE sku_id = '{sku}' AND warehouse_id = '{warehouse}' FOR KEY SHARE;
          ROLLBACK"
     ))
     .await

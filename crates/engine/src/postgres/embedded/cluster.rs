@@ -38,11 +38,7 @@ const LOG_BYTES_MAX: u64 = 10 << 20;
 const TAIL_BYTES: u64 = 4096;
 
 /// Sized for a small machine; `Options::settings` override.
-const SETTINGS: [(&str, &str); 6] = [
-    // Looks every second, not every minute, which tables outgrew their statistics. A plan made
-    // while a table was empty reads all rows of the tenant, until statistics tell it better: the
-    // first minute of a new database, often its busiest, was six times slower.
-    ("autovacuum_naptime", "1s"),
+const SETTINGS: [(&str, &str); 5] = [
     ("max_connections", "100"),
     ("shared_buffers", "256MB"),
     ("unix_socket_permissions", "0700"),
