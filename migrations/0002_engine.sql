@@ -22,9 +22,6 @@ CREATE TABLE answer (
     -- What may change by itself is never stored: see kernel::problem::Class.
     CONSTRAINT answer_status_final CHECK (status BETWEEN 200 AND 299 OR status = 422)
 );
--- The time first: while the table is small an index that begins with the tenant looks as good as
--- the key's own for finding an answer, and would read all of the tenant's for each.
-CREATE INDEX answer_at ON answer (at, tenant_id);
 SELECT tenant_wall('answer');
 GRANT SELECT, INSERT ON answer TO tallyhold_server;
 

@@ -72,16 +72,17 @@ impl Step {
 
 /// Binds the transaction to its tenant and its time-outs, all with transaction scope. Rows are
 /// found by key only, so one generic plan serves for ever: planning anew for each batch cost a fifth
-/// of it. Such a plan made while the tables were empty would hash-join and scan: those ways are off
-/// but for audits. One statement, since eight SETs cost more than a small batch's own work.
+/// of it. Such a plan made while the tables were empty would hash-join and scan: those ways are off.
+/// An audit reads whole tables, and what is off for it is the nested loop. One statement, since eight SETs cost more than a small batch's own work.
 const SETTINGS: Sql = Sql::new(
     "settings",
-    &[Type::TEXT, Type::TEXT, Type::TEXT, Type::TEXT, Type::TEXT, Type::TEXT],
+    &[Type::TEXT, Type::TEXT, Type::TEXT, Type::TEXT, Type::TEXT, Type::TEXT, Type::TEXT],
     "
     SELECT set_config('tallyhold.tenant_id', $2, true), set_config('statement_timeout', $3, true),
         set_config('lock_timeout', $4, true), set_config('idle_in_transaction_session_timeout', $5, true),
         set_config('enable_seqscan', $6, true), set_config('enable_hashjoin', $6, true),
-        set_config('enable_mergejoin', $6, true), set_config('plan_cache_mode', $7, true)
+        set_config('enable_mergejoin', $6, true), set_config('enable_nestloop', $7, true),
+        set_config('plan_cache_mode', $8, true)
     WHERE $1::uuid IS NOT NULL",
 );
 
@@ -114,6 +115,7 @@ impl Tx {
             Begin::Serializable => "BEGIN ISOLATION LEVEL SERIALIZABLE",
             Begin::Snapshot | Begin::Audit => "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
         };
+        let audit = begin == Begin::Audit;
         let text = |ms: u32| param(ms.to_string());
         let params = vec![
             param(tenant.uuid().simple().to_string()),
@@ -121,8 +123,9 @@ impl Tx {
             text(timeouts.lock_ms),
             // GUARD(idle_timeout): the server ends what a frozen process began, and its row is free again.
             text(timeouts.idle_ms),
-            param(if begin == Begin::Audit { "on" } else { "off" }),
-            param(if begin == Begin::Audit { "auto" } else { "force_generic_plan" }),
+            param(if audit { "on" } else { "off" }),
+            param(if audit { "off" } else { "on" }),
+            param(if audit { "auto" } else { "force_generic_plan" }),
         ];
         let opening = Some((mode, Step::new(SETTINGS, params)));
         Ok(Self { conn: Some(conn), tenant, timeouts, opening, named })
