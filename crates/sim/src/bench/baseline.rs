@@ -1,10 +1,9 @@
 //! How others allocate: the same rows in the same tables, under the same role and its row-level
 //! security, with prepared statements, one transaction a request.
 //!
-//! The claim of the key is a look for its stored answer, and the record of it one complete insert
-//! at the end, whose unique key arbitrates; that is one write less than to claim a row and then
-//! fill it, and it keeps `answer` insert-only as it is for the product. The SKU is not read, which
-//! the product does to check a quantity's decimals.
+//! B1 and B2 are the pattern as it is taught: the key is claimed by a row, which the end fills with
+//! the answer. B3 looks for the answer and inserts it complete at the end, which is one write less.
+//! None of them reads SKU and warehouse, which the product does.
 
 use super::{place::said, stock::Item};
 use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod};
@@ -33,7 +32,18 @@ pub fn pool(database: &Config, connections: usize) -> Pool {
     Pool::builder(manager).max_size(connections).build().expect("a pool without time-outs can always be built")
 }
 
+const ANSWER_CLAIM: &str = "
+    INSERT INTO answer (tenant_id, key, fingerprint, command, status, content_type, sealed, body, at)
+    VALUES ($1, $2, $3, 'inventory.allocate', 200, 'application/json', false, '', clock_timestamp())
+    ON CONFLICT (tenant_id, key) DO NOTHING
+    RETURNING 1";
 const ANSWER_FIND: &str = "SELECT body FROM answer WHERE tenant_id = $1 AND key = $2";
+const ANSWER_FILL: &str = "
+    UPDATE answer
+    SET body = $3,
+        at = $4
+    WHERE tenant_id = $1
+        AND key = $2";
 const POSITION_LOCK: &str = "
     SELECT position_id, on_hand, on_order, allocated, reserved, overcommit_limit, sequence, clock_timestamp() AS at
     FROM stock_position
@@ -69,9 +79,6 @@ const EVENT_INSERT: &str = "
 const AUDIT_INSERT: &str = "
     INSERT INTO audit (tenant_id, call_id, actor, command, outcome, key, correlation_id, remote, at)
     VALUES ($1, $2, 'bench', 'inventory.allocate', 'done', $3, $4, '127.0.0.1', $5)";
-const ANSWER_INSERT: &str = "
-    INSERT INTO answer (tenant_id, key, fingerprint, command, status, content_type, sealed, body, at)
-    VALUES ($1, $2, $3, 'inventory.allocate', 200, 'application/json', false, $4, $5)";
 const CALL: &str = "SELECT bench_allocate($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
 
 /// How a transaction takes its units.
@@ -103,8 +110,8 @@ async fn transaction(conn: &Object, take: Take, item: &Item, key: &str) -> Resul
     let Item { tenant, sku, warehouse, .. } = item;
     let plain = async |text: &str| conn.batch_execute(text).await.map_err(|error| said(&error));
     plain(&format!("BEGIN; SET LOCAL tallyhold.tenant_id = '{tenant}'")).await?;
-    if let Some(row) = run(conn, ANSWER_FIND, &[tenant, &key]).await?.first() {
-        let body = row.get(0);
+    if run(conn, ANSWER_CLAIM, &[tenant, &key, &FINGERPRINT.as_slice()]).await?.is_empty() {
+        let body = run(conn, ANSWER_FIND, &[tenant, &key]).await?.first().ok_or("no answer is there")?.get(0);
         plain("COMMIT").await?;
         return Ok(body);
     }
@@ -137,7 +144,7 @@ async fn transaction(conn: &Object, take: Take, item: &Item, key: &str) -> Resul
     run(conn, PROMISE_INSERT, &[tenant, &promise, sku, warehouse, &UNITS, &at]).await?;
     run(conn, EVENT_INSERT, &[tenant, &event, &position, &sequence, &data, &correlation, &at]).await?;
     run(conn, AUDIT_INSERT, &[tenant, &call, &key, &correlation, &at]).await?;
-    run(conn, ANSWER_INSERT, &[tenant, &key, &FINGERPRINT.as_slice(), &body.as_bytes(), &at]).await?;
+    run(conn, ANSWER_FILL, &[tenant, &key, &body.as_bytes(), &at]).await?;
     plain("COMMIT").await?;
     Ok(body.into_bytes())
 }
