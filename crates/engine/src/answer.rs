@@ -365,6 +365,22 @@ mod tests {
     }
 
     #[test]
+    fn a_tenant_alone_has_every_part_and_one_among_many_its_share() {
+        let (calls, fingerprint) = (InFlight::default(), Fingerprint::of("POST", "/", None, b"").unwrap());
+        let enter = |tenant, key: &str| calls.enter(tenant, &Key::new(key).unwrap(), fingerprint).unwrap();
+        let (one, other) = (TenantId::mint(), TenantId::mint());
+        assert_eq!(calls.share(one, 4), 0);
+        let first = enter(one, "a");
+        assert_eq!((calls.share(one, 4), calls.share(other, 4)), (4, 0));
+        let many: Vec<_> = ["a", "b", "c", "d"].map(|key| enter(other, key)).into();
+        assert_eq!((calls.share(one, 4), calls.share(other, 4)), (1, 4));
+        drop(first);
+        assert_eq!((calls.share(one, 4), calls.share(other, 4)), (0, 4));
+        drop(many);
+        assert_eq!(calls.calls().all, 0);
+    }
+
+    #[test]
     fn a_sealed_answer_opens_only_where_it_was_sealed() {
         let (seal, tenant) = (Seal::new(b"one secret"), TenantId::mint());
         let (key, other) = (Key::new("k").unwrap(), Key::new("l").unwrap());

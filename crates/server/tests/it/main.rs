@@ -3,6 +3,7 @@
 
 mod ats;
 mod cases;
+mod documents;
 mod embedded;
 mod failure;
 mod idem;

@@ -44,7 +44,10 @@ impl Place {
         postgres::migrate(&admin, domain::MIGRATIONS).await.map_err(|error| error.to_string())?;
         let admin = self.admin().await?;
         // The product never updates an answer; who claims a key first has to.
-        admin.batch_execute("GRANT UPDATE (body, at) ON answer TO tallyhold_server").await.map_err(|error| said(&error))?;
+        admin
+            .batch_execute("GRANT UPDATE (body, at) ON answer TO tallyhold_server")
+            .await
+            .map_err(|error| said(&error))?;
         admin.batch_execute(ONE_CALL).await.map_err(|error| said(&error))?;
         let row = admin.query_one("SELECT current_setting('fsync'), current_setting('synchronous_commit')", &[]).await;
         let row = row.map_err(|error| said(&error))?;
