@@ -14,7 +14,7 @@ use hyper_util::{
     server::graceful::GracefulShutdown,
     service::TowerToHyperService,
 };
-use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 use thiserror::Error;
 use tokio::{
@@ -32,6 +32,9 @@ const CONNECTIONS_MAX: usize = 8_192;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How often the partitions of the months ahead are looked after.
 const PARTITION_CHECK: Duration = Duration::from_secs(3600);
+/// How often what was measured is summed up: until then every measurement is kept by itself, and
+/// nobody may ever ask for `/metrics`.
+const MEASUREMENTS_SUMMED: Duration = Duration::from_secs(5);
 /// Ports tried after the one asked for.
 const PORTS_TRIED: u16 = 20;
 
@@ -181,12 +184,15 @@ async fn run(
     let running = Running::start(engine, listener).map_err(ServeError::Serve)?;
     ready(running.address, &running.app, &store.label).await;
     let app = running.app.clone();
-    let months = tokio::spawn(async move {
-        let mut tick = tokio::time::interval(PARTITION_CHECK);
+    let upkeep = tokio::spawn(async move {
+        let mut months = tokio::time::interval(PARTITION_CHECK);
+        let mut measurements = tokio::time::interval(MEASUREMENTS_SUMMED);
         loop {
-            tick.tick().await;
-            if let Err(error) = app.engine.ensure_partitions().await {
-                tracing::error!(%error, "the partitions of the months ahead could not be made");
+            tokio::select! {
+                _ = measurements.tick() => METRICS.get().into_iter().for_each(PrometheusHandle::run_upkeep),
+                _ = months.tick() => if let Err(error) = app.engine.ensure_partitions().await {
+                    tracing::error!(%error, "the partitions of the months ahead could not be made");
+                },
             }
         }
     });
@@ -196,7 +202,7 @@ async fn run(
         error = store.failed() => Some(ServeError::Embedded(error)),
     };
     tracing::info!("stopping: no new requests, answering those that run");
-    months.abort();
+    upkeep.abort();
     running.stop().await;
     failed.map_or(Ok(()), Err)
 }
