@@ -27,7 +27,7 @@ pub struct Numbers {
     given: Vec<i64>,
 }
 
-/// Moves the ranges.
+/// Moves the ranges, which come sorted, and are locked in that order.
 ///
 /// GUARD(number_conflict): the first document of a year finds no row, and two transactions that
 /// both find none must not both begin at 1.
@@ -36,10 +36,7 @@ const NUMBER_TAKE: Sql = Sql::new(
     &[Type::TEXT_ARRAY, Type::INT4_ARRAY, Type::INT8_ARRAY],
     "
     INSERT INTO number_range AS t (tenant_id, object, fiscal_year, last)
-    SELECT $1, k.object, k.fiscal_year, k.amount
-    FROM (
-        SELECT unnest($2::text[]) AS object, unnest($3::int4[]) AS fiscal_year, unnest($4::int8[]) AS amount) AS k
-    ORDER BY k.object, k.fiscal_year
+    SELECT $1, unnest($2::text[]), unnest($3::int4[]), unnest($4::int8[])
     ON CONFLICT (tenant_id, object, fiscal_year)
         DO UPDATE SET last = t.last + excluded.last
     RETURNING t.object, t.fiscal_year, t.last",

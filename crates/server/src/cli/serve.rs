@@ -40,11 +40,13 @@ impl Serve {
                 eprintln!("tallyhold: the demonstration tenant could not be made: {error}");
                 String::new()
             });
+            let program = std::env::args().next().unwrap_or_else(|| "tallyhold".into());
             // Whoever started us may not listen any more; that is no reason not to serve.
             let _ = write!(
                 std::io::stdout(),
                 "{moved}Tallyhold serves http://{address}  (data: {store})\n  \
-                 try the API     http://{address}/docs\n{first_steps}Stop with Ctrl-C.\n"
+                 try the API     http://{address}/docs\n  \
+                 see the demo    {program} demo\n{first_steps}Stop with Ctrl-C.\n"
             );
         };
         match serve(serving, ready).await {
