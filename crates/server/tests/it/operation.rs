@@ -4,7 +4,12 @@ use crate::process::program;
 use engine::gate;
 use reqwest::Method;
 use serde_json::json;
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::BTreeSet,
+    io::{BufRead, BufReader},
+    process::Stdio,
+    sync::Arc,
+};
 use testkit::{App, Database};
 
 #[tokio::test]
@@ -194,4 +199,40 @@ async fn ops_06_a_graceful_stop_answers_what_waits_and_loses_nothing() {
     assert_eq!(next.position(&stock).await["allocated"], "20");
     next.allocate("late", &stock, "1").await.ok();
     next.finish().await;
+}
+
+#[tokio::test]
+async fn what_serve_prints_works_when_pasted() {
+    let database = Database::new().await;
+    let mut child = program()
+        .env("DATABASE_URL", database.server_url())
+        .env("TALLYHOLD_SECRET", testkit::app::SECRET)
+        .args(["serve", "--demo-tenant", "--listen", "127.0.0.1:0"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let lines = BufReader::new(child.stdout.take().expect("its output")).lines();
+    let printed: Vec<String> =
+        lines.map(|line| line.expect("text")).take_while(|line| !line.starts_with("Stop with")).collect();
+    let printed = printed.join("\n");
+    assert!(printed.lines().any(|line| line.trim_start().starts_with("see the demo") && line.ends_with(" demo")));
+    let (_, call) = printed.split_once("curl -s ").expect("a call");
+    let quoted = |option: &str| {
+        let parts = call.split(&format!("{option} '")).skip(1).collect::<Vec<_>>();
+        parts.into_iter().filter_map(|part| part.split_once('\'').map(|(text, _)| text.to_owned())).collect::<Vec<_>>()
+    };
+    let url = call.split_whitespace().next().expect("an address");
+    let send = || {
+        let mut request = reqwest::Client::new().post(url).body(quoted("-d").remove(0));
+        for header in quoted("-H") {
+            let (name, value) = header.split_once(": ").expect("a header");
+            request = request.header(name, value);
+        }
+        async move { request.send().await.expect("it serves").text().await.expect("text") }
+    };
+    let first = send().await;
+    assert!(first.contains(r#""quantity":"6","ats_after":"18""#), "{first}");
+    assert_eq!(send().await, first, "six are promised, not twelve");
+    child.kill().expect("it runs");
+    child.wait().expect("it ends");
 }
