@@ -74,6 +74,11 @@ fn every_patch_fits_the_source_in_one_place() {
     for (name, patch) in patches() {
         let hunks = hunks(&patch);
         assert!(!hunks.is_empty(), "{name}: nothing is taken away");
+        for hunk in patch.split("\n@@ ").skip(1) {
+            let last = hunk.split("\n--- ").next().and_then(|hunk| hunk.trim_end_matches('\n').lines().last());
+            let ends_well = last.is_some_and(|line| line.starts_with(' '));
+            assert!(ends_well, "{name}: git takes a hunk that ends without context for the end of its file");
+        }
         for (file, wanted) in hunks {
             let places = read(&root().join(&file)).matches(&wanted).count();
             assert_eq!(places, 1, "{name} fits {file} in {places} places: make guards/{name}.patch anew; {wanted}");
