@@ -100,6 +100,8 @@ const POSITION_ENSURE: Sql = Sql::new(
     ON CONFLICT (tenant_id, sku_id, warehouse_id) DO NOTHING",
 );
 
+/// The rows are ours, locked, and so stay where they are found. A plain join, planned while the table
+/// was small, would read all rows of the tenant for ever after.
 const POSITION_STORE: Sql = Sql::new(
     "position_store",
     &[
@@ -123,9 +125,15 @@ const POSITION_STORE: Sql = Sql::new(
             SELECT unnest($2::uuid[]) AS sku_id, unnest($3::uuid[]) AS warehouse_id, unnest($4::numeric[]) AS on_hand,
                 unnest($5::numeric[]) AS on_order, unnest($6::numeric[]) AS allocated,
                 unnest($7::numeric[]) AS reserved, unnest($8::int8[]) AS sequence) AS k
+        CROSS JOIN LATERAL (
+            SELECT r.ctid
+            FROM stock_position AS r
+            WHERE r.tenant_id = $1
+                AND r.sku_id = k.sku_id
+                AND r.warehouse_id = k.warehouse_id
+            OFFSET 0) AS found
         WHERE t.tenant_id = $1
-            AND t.sku_id = k.sku_id
-            AND t.warehouse_id = k.warehouse_id
+            AND t.ctid = found.ctid
         RETURNING 1)
     SELECT rows_expected(count(*), cardinality($2))
     FROM stored",
@@ -218,6 +226,7 @@ const PROMISE_INSERT: Sql = Sql::new(
         unnest($10::text[]), unnest($11::int2[]), unnest($12::date[]), unnest($13::timestamptz[])",
 );
 
+/// See [`POSITION_STORE`].
 const PROMISE_UPDATE: Sql = Sql::new(
     "promise_update",
     &[Type::UUID_ARRAY, Type::NUMERIC_ARRAY, Type::NUMERIC_ARRAY, Type::NUMERIC_ARRAY, Type::TEXT_ARRAY],
@@ -231,8 +240,14 @@ const PROMISE_UPDATE: Sql = Sql::new(
         FROM (
             SELECT unnest($2::uuid[]) AS promise_id, unnest($3::numeric[]) AS shipped,
                 unnest($4::numeric[]) AS released, unnest($5::numeric[]) AS returned, unnest($6::text[]) AS state) AS k
+        CROSS JOIN LATERAL (
+            SELECT r.ctid
+            FROM promise AS r
+            WHERE r.tenant_id = $1
+                AND r.promise_id = k.promise_id
+            OFFSET 0) AS found
         WHERE t.tenant_id = $1
-            AND t.promise_id = k.promise_id
+            AND t.ctid = found.ctid
         RETURNING 1)
     SELECT rows_expected(count(*), cardinality($2))
     FROM stored",
