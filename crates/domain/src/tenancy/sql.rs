@@ -27,8 +27,7 @@ const TENANT_SLUG_STORE: Sql = Sql::new(
     &[Type::TEXT_ARRAY],
     "
     INSERT INTO tenant_slug (slug, tenant_id)
-    SELECT k.slug, $1
-    FROM (SELECT unnest($2::text[]) AS slug) AS k",
+    SELECT unnest($2::text[]), $1",
 );
 
 impl Table for TenantSlugs {
@@ -132,8 +131,14 @@ const API_KEY_REVOKE: Sql = Sql::new(
         UPDATE api_key AS t
         SET revoked_at = k.revoked_at
         FROM (SELECT unnest($2::uuid[]) AS api_key_id, unnest($3::timestamptz[]) AS revoked_at) AS k
+        CROSS JOIN LATERAL (
+            SELECT r.ctid
+            FROM api_key AS r
+            WHERE r.tenant_id = $1
+                AND r.api_key_id = k.api_key_id
+            OFFSET 0) AS found
         WHERE t.tenant_id = $1
-            AND t.api_key_id = k.api_key_id
+            AND t.ctid = found.ctid
         RETURNING 1)
     SELECT rows_expected(count(*), cardinality($2))
     FROM stored",

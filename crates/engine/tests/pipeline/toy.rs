@@ -54,8 +54,9 @@ const COUNTER_STORE: Sql = Sql::new(
     "counter_store",
     &[Type::TEXT_ARRAY, Type::INT8_ARRAY],
     " WITH stored AS (UPDATE counter AS t SET value = k.value
-      FROM (SELECT unnest($2::text[]) AS name, unnest($3::int8[]) AS value) AS k
-      WHERE t.tenant_id = $1 AND t.name = k.name RETURNING 1)
+      FROM (SELECT unnest($2::text[]) AS name, unnest($3::int8[]) AS value) AS k,
+        LATERAL (SELECT r.ctid FROM counter AS r WHERE r.tenant_id = $1 AND r.name = k.name OFFSET 0) AS found
+      WHERE t.tenant_id = $1 AND t.ctid = found.ctid RETURNING 1)
       SELECT rows_expected(count(*), cardinality($2)) FROM stored",
 );
 
