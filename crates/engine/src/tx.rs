@@ -73,7 +73,10 @@ impl Step {
 /// Binds the transaction to its tenant and its time-outs, all with transaction scope. Rows are
 /// found by key only, so one generic plan serves for ever: planning anew for each batch cost a fifth
 /// of it. Such a plan made while the tables were empty would hash-join and scan: those ways are off.
-/// An audit reads whole tables, and what is off for it is the nested loop. One statement, since eight SETs cost more than a small batch's own work.
+/// One made on a table of one row may still take an index by its tenant alone, so a connection
+/// forgets its plans now and then (`PLANS_LAST`).
+/// An audit reads whole tables, and what is off for it is the nested loop. One statement, since nine
+/// SETs cost more than a small batch's own work.
 const SETTINGS: Sql = Sql::new(
     "settings",
     &[Type::TEXT, Type::TEXT, Type::TEXT, Type::TEXT, Type::TEXT, Type::TEXT, Type::TEXT],
@@ -88,12 +91,16 @@ const SETTINGS: Sql = Sql::new(
 
 pub(crate) const STATEMENTS: [Sql; 1] = [SETTINGS];
 
+/// After so many transactions a connection forgets its plans. Until autovacuum tells it that a table
+/// has grown, PostgreSQL would keep for good what it planned when the table was small.
+const PLANS_LAST: usize = 64;
+
 pub struct Tx {
     conn: Option<Object>,
     tenant: TenantId,
     timeouts: Timeouts,
     /// BEGIN and the settings, sent in front of the first round trip.
-    opening: Option<(&'static str, Step)>,
+    opening: Option<(String, Step)>,
     named: bool,
 }
 
@@ -115,6 +122,9 @@ impl Tx {
             Begin::Serializable => "BEGIN ISOLATION LEVEL SERIALIZABLE",
             Begin::Snapshot | Begin::Audit => "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
         };
+        // GUARD(plans_last): after BEGIN, since a statement of its own would be a round trip of its own.
+        let forget = named && Object::metrics(&conn).recycle_count % PLANS_LAST == PLANS_LAST - 1;
+        let mode = format!("{mode}{}", if forget { "; DISCARD PLANS" } else { "" });
         let audit = begin == Begin::Audit;
         let text = |ms: u32| param(ms.to_string());
         let params = vec![
@@ -182,7 +192,7 @@ impl Tx {
 
         type Sent<'a> = BoxFuture<'a, Result<Vec<Row>, tokio_postgres::Error>>;
         let mut sent: Vec<(&str, Sent<'_>)> = Vec::with_capacity(steps.len() + 2);
-        if let Some(begin) = opening {
+        if let Some(begin) = &opening {
             sent.push(("begin", conn.batch_execute(begin).map(|r| r.map(|()| Vec::new())).boxed()));
         }
         for (index, step) in steps.iter().enumerate() {

@@ -151,3 +151,43 @@ async fn ops_07_verify_finds_what_is_off_and_names_it() {
     }
     app.finish().await;
 }
+
+#[tokio::test]
+async fn test_11_a_plan_made_on_a_small_table_does_not_outlive_its_growth() {
+    let app = App::start_with(|config| config.lanes = 1).await;
+    let stock = app.stock("1000").await;
+    let admin = app.database.raw_admin().await;
+    // On one row every index looks alike, and nobody will tell of the growth.
+    admin
+        .batch_execute("ALTER TABLE stock_position SET (autovacuum_enabled = false); ANALYZE")
+        .await
+        .expect("analysed");
+    app.allocate("plan", &stock, "1").await.ok();
+    admin
+        .batch_execute(
+            "SET session_replication_role = replica;
+             INSERT INTO stock_position (tenant_id, sku_id, warehouse_id, position_id)
+                 SELECT p.tenant_id, gen_random_uuid(), p.warehouse_id, gen_random_uuid()
+                 FROM stock_position AS p, generate_series(1, 10000)",
+        )
+        .await
+        .expect("a large table");
+    for call in 0..200 {
+        app.allocate(&format!("call-{call}"), &stock, "1").await.ok();
+    }
+    app.engine().shutdown().await;
+    // Its connections tell what they read when they are closed.
+    let database = app.database.clone();
+    drop(app);
+    let told = "SELECT n_tup_upd >= 201, (SELECT sum(idx_tup_read)::int8 FROM pg_stat_user_indexes
+                    WHERE relname = 'stock_position')
+                FROM pg_stat_user_tables WHERE relname = 'stock_position'";
+    let read: i64 = loop {
+        let row = admin.query_one(told, &[]).await.expect("statistics");
+        if row.get(0) {
+            break row.get(1);
+        }
+    };
+    // A load and a store a call; 2 x 200 x 10,000 were the plans kept for good.
+    assert!(read < 2_000_000, "{read} index entries were read for 201 allocations; {}", database.name);
+}
