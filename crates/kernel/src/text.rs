@@ -3,7 +3,7 @@
 //! Invariant: what is stored was not altered, only checked; [`fold`] makes the form that unique
 //! names are compared in.
 //! Never takes a NUL or another control character: PostgreSQL cannot store the first, and the
-//! others let two names look alike.
+//! others, as characters that nobody sees, let two names look alike.
 
 use caseless::Caseless;
 use serde::{Deserialize, Deserializer, Serialize, de};
@@ -24,6 +24,7 @@ pub enum WrongText {
     Empty,
     TooLong { chars_max: usize },
     Control,
+    Invisible(char),
     Edges,
 }
 
@@ -33,12 +34,20 @@ impl fmt::Display for WrongText {
             Self::Empty => f.write_str("must not be empty"),
             Self::TooLong { chars_max } => write!(f, "has at most {chars_max} characters"),
             Self::Control => f.write_str("must not hold control characters"),
+            Self::Invisible(c) => write!(f, "must not hold the invisible character U+{:04X}", u32::from(*c)),
             Self::Edges => f.write_str("must not begin or end with white space"),
         }
     }
 }
 
 impl std::error::Error for WrongText {}
+
+/// Formatting that leaves no mark: widths, directions, separators, tags. The joiners (U+200C, U+200D)
+/// are letters' business in some scripts and stay.
+const fn is_invisible(c: char) -> bool {
+    matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}' | '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+}
 
 fn check(text: &str, chars_max: usize) -> Result<(), WrongText> {
     if text.is_empty() {
@@ -49,6 +58,9 @@ fn check(text: &str, chars_max: usize) -> Result<(), WrongText> {
     }
     if text.chars().any(char::is_control) {
         return Err(WrongText::Control);
+    }
+    if let Some(invisible) = text.chars().find(|c| is_invisible(*c)) {
+        return Err(WrongText::Invisible(invisible));
     }
     if text.trim() != text {
         return Err(WrongText::Edges);
@@ -168,6 +180,10 @@ mod tests {
             ("A\u{0}B", false),
             ("A\nB", false),
             ("A\u{7f}", false),
+            ("A\u{200b}B", false),
+            ("\u{202e}A", false),
+            ("A\u{feff}", false),
+            ("\u{645}\u{6cc}\u{200c}\u{62e}", true),
         ] {
             assert_eq!(text.parse::<Code>().is_ok(), ok, "{text:?}");
         }

@@ -79,7 +79,12 @@ impl Caller {
 
     /// The credential as sent, without asking whether it opens anything.
     pub fn credential(headers: &HeaderMap) -> Result<Credential, Problem> {
-        let sent = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+        let mut all = headers.get_all(header::AUTHORIZATION).iter();
+        let first = all.next();
+        if all.next().is_some() {
+            return Err(Problem::unauthorized("Authorization: send exactly one"));
+        }
+        let sent = first.and_then(|value| value.to_str().ok());
         let Some((scheme, token)) = sent.and_then(|text| text.split_once(' ')) else {
             return Err(Problem::unauthorized("Authorization: send `Bearer` and your API key"));
         };

@@ -1,8 +1,8 @@
 //! A new SKU.
 
-use super::{CodeTaken, WRITE, model::Sku};
+use super::{CodeTaken, WRITE, model::Sku, sql::SkuCodes};
 use crate::{Cx, Wants, WorkingSet};
-use engine::{Command, Next, command::Permission};
+use engine::{Command, Next, command::Permission, table::Look};
 use kernel::{
     id::SkuId,
     text::{Code, Name, Unit, fold},
@@ -42,15 +42,25 @@ impl Command<WorkingSet> for CreateSku {
     type Done = SkuCreated;
     type Reject = CodeTaken;
 
-    fn wants(&self, _: &WorkingSet, wants: &mut Wants) -> Next {
-        wants.sku_code.read(fold(&self.code));
+    fn wants(&self, set: &WorkingSet, wants: &mut Wants) -> Next {
+        let code = fold(&self.code);
+        match set.sku_code.look(&code) {
+            Look::Unasked => {
+                wants.sku_code.read(code);
+                return Next::after::<SkuCodes>();
+            }
+            Look::Missing => {}
+            // It goes into the refusal.
+            Look::Row(existing) => wants.sku.read(*existing),
+        }
         Next::Complete
     }
 
     fn decide(&self, cx: &mut Cx<'_>) -> Result<SkuCreated, CodeTaken> {
         let code_folded = fold(&self.code);
         if let Some(existing) = cx.set.sku_code.get(&code_folded) {
-            return Err(CodeTaken { what: "SKU", code: self.code.to_string(), existing: existing.to_string() });
+            let code = cx.set.sku.get(existing).map(|sku| sku.code.clone()).unwrap_or_default();
+            return Err(CodeTaken { what: "SKU", code, existing: existing.to_string() });
         }
         let sku_id = cx.id();
         cx.set.sku_code.insert(code_folded.clone(), sku_id);

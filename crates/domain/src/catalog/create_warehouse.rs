@@ -1,8 +1,8 @@
 //! A new warehouse.
 
-use super::{CodeTaken, WRITE, model::Warehouse};
+use super::{CodeTaken, WRITE, model::Warehouse, sql::WarehouseCodes};
 use crate::{Cx, Wants, WorkingSet};
-use engine::{Command, Next, command::Permission};
+use engine::{Command, Next, command::Permission, table::Look};
 use kernel::{
     id::WarehouseId,
     text::{Code, Name, fold},
@@ -29,16 +29,25 @@ impl Command<WorkingSet> for CreateWarehouse {
     type Done = WarehouseCreated;
     type Reject = CodeTaken;
 
-    fn wants(&self, _: &WorkingSet, wants: &mut Wants) -> Next {
-        wants.warehouse_code.read(fold(&self.code));
+    fn wants(&self, set: &WorkingSet, wants: &mut Wants) -> Next {
+        let code = fold(&self.code);
+        match set.warehouse_code.look(&code) {
+            Look::Unasked => {
+                wants.warehouse_code.read(code);
+                return Next::after::<WarehouseCodes>();
+            }
+            Look::Missing => {}
+            // It goes into the refusal.
+            Look::Row(existing) => wants.warehouse.read(*existing),
+        }
         Next::Complete
     }
 
     fn decide(&self, cx: &mut Cx<'_>) -> Result<WarehouseCreated, CodeTaken> {
         let code_folded = fold(&self.code);
         if let Some(existing) = cx.set.warehouse_code.get(&code_folded) {
-            let existing = existing.to_string();
-            return Err(CodeTaken { what: "warehouse", code: self.code.to_string(), existing });
+            let code = cx.set.warehouse.get(existing).map(|warehouse| warehouse.code.clone()).unwrap_or_default();
+            return Err(CodeTaken { what: "warehouse", code, existing: existing.to_string() });
         }
         let warehouse_id = cx.id();
         cx.set.warehouse_code.insert(code_folded.clone(), warehouse_id);

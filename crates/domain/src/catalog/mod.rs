@@ -21,7 +21,7 @@ use serde_json::{Map, Value, json};
 pub const READ: Permission = Permission("catalog.read");
 pub const WRITE: Permission = Permission("catalog.write");
 
-/// Another record has that code.
+/// Another record has that code, as it is spelled there.
 #[derive(Debug)]
 pub struct CodeTaken {
     pub what: &'static str,

@@ -77,10 +77,12 @@ impl Command<WorkingSet> for Adjust {
             check_source(cx, line, of.source.as_deref())?;
             let key = PositionKey { sku: of.sku_id, warehouse: of.warehouse_id };
             let position = cx.set.position.get(&key).expect("SKU and warehouse are there, so it was ensured");
+            let (wanted, on_hand) = (of.quantity.negated(), position.counters.on_hand);
             let change = rules::adjust(position, of.quantity).map_err(|stopped| match stopped {
-                Stopped::TooLittle(little) => {
-                    Refusal::StockPromised { line, wanted: of.quantity.negated(), available: little.available }
+                Stopped::TooLittle(_) if wanted > on_hand => {
+                    Refusal::OnHandInsufficient { line, promise: None, wanted, on_hand }
                 }
+                Stopped::TooLittle(little) => Refusal::StockPromised { line, wanted, available: little.available },
                 Stopped::Overflow => Refusal::Overflow { line },
             })?;
             let movement = Movement {

@@ -8,8 +8,8 @@ use super::{
 };
 use crate::{Cx, Wants, WorkingSet};
 use engine::{Command, Next, Queue, command::Permission};
-use jiff::civil::Date;
 use kernel::{
+    date::Date,
     id::{SkuId, WarehouseId},
     quantity::{Positive, Quantity},
     text::Source,
@@ -32,7 +32,6 @@ pub struct AllocateLine {
     #[schema(minimum = -100, maximum = 100)]
     pub priority: Priority,
     /// The day it is promised for.
-    #[schema(value_type = Option<String>, format = Date)]
     pub promised_for: Option<Date>,
 }
 
@@ -162,7 +161,7 @@ fn promise(cx: &mut Cx<'_>, line: usize, of: &AllocateLine) -> Result<PromisedLi
             returned: Quantity::ZERO,
             source: of.source.as_deref().map(str::to_owned),
             priority: of.priority.0,
-            promised_for: of.promised_for,
+            promised_for: of.promised_for.map(Date::get),
             created_at: cx.at,
         },
     );

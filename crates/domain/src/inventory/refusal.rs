@@ -32,7 +32,7 @@ pub enum Refusal {
     Overflow { line: usize },
     SourceTaken { line: usize, source: String, kind: &'static str, record: String, at: Timestamp },
     AtsInsufficient { shorts: Vec<Short> },
-    OnHandInsufficient { line: usize, promise: PromiseId, wanted: Quantity, on_hand: Quantity },
+    OnHandInsufficient { line: usize, promise: Option<PromiseId>, wanted: Quantity, on_hand: Quantity },
     PromiseNotOpen { line: usize, promise: PromiseId, wanted: Option<Quantity>, open: Quantity },
     ReturnExceedsShipped { line: usize, promise: PromiseId, wanted: Quantity, returnable: Quantity },
     StockPromised { line: usize, wanted: Quantity, available: Quantity },
@@ -58,7 +58,7 @@ impl Refusal {
             }
             Self::AtsInsufficient { .. } => return None,
             Self::OnHandInsufficient { line, wanted, on_hand, .. } => {
-                (line, "quantity", format!("{wanted} wanted, {on_hand} on hand; the rest has not arrived"))
+                (line, "quantity", format!("{wanted} wanted, {on_hand} on hand"))
             }
             Self::PromiseNotOpen { line, wanted: Some(wanted), open, .. } => {
                 (line, "quantity", format!("{wanted} wanted, {open} still open"))
@@ -72,7 +72,7 @@ impl Refusal {
             Self::StockPromised { line, wanted, available } => (
                 line,
                 "quantity",
-                format!("{wanted} to be taken away, {available} not promised; release promises first"),
+                format!("{wanted} to be taken away, {available} on hand and not promised; release promises first"),
             ),
         };
         Some((format!("lines[{line}].{field}"), message))
@@ -140,7 +140,9 @@ impl Reject for Refusal {
                 more.insert("open".into(), json!(open));
             }
             Self::OnHandInsufficient { promise, on_hand, .. } => {
-                more.insert("promise_id".into(), json!(promise));
+                if let Some(promise) = promise {
+                    more.insert("promise_id".into(), json!(promise));
+                }
                 more.insert("on_hand".into(), json!(on_hand));
             }
             Self::StockPromised { available, .. } => {

@@ -63,7 +63,7 @@ impl Command<WorkingSet> for Ship {
                 ShipStopped::Promise(Stopped::Overflow) => Refusal::Overflow { line },
                 ShipStopped::OnHand(on_hand) => {
                     let wanted = wanted.unwrap_or(open);
-                    Refusal::OnHandInsufficient { line, promise: promise_id, wanted, on_hand }
+                    Refusal::OnHandInsufficient { line, promise: Some(promise_id), wanted, on_hand }
                 }
             })?;
             let quantity = change.on_hand.negated();

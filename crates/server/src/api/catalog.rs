@@ -3,15 +3,11 @@
 use super::{
     Problem, SharedApp, found,
     problem::{ReadProblems, WriteProblems},
-    query::{PageOf, PageParams, Query, path_id},
+    query::{PageOf, PageParams, PathId, Query},
     write::{Located, Write, WriteHeaders, created},
 };
 use crate::auth::Caller;
-use axum::{
-    Json,
-    extract::{Path, State},
-    response::Response,
-};
+use axum::{Json, extract::State, response::Response};
 use domain::catalog::{
     self, CreateSku, CreateWarehouse, SkuCreated, WarehouseCreated,
     read::{self, SkuView, WarehouseView},
@@ -84,9 +80,8 @@ async fn skus(
     params(("sku_id" = SkuId, Path)),
     responses((status = 200, body = SkuView), ReadProblems)
 )]
-async fn sku(State(app): State<SharedApp>, caller: Caller, Path(id): Path<String>) -> Result<Response, Problem> {
+async fn sku(State(app): State<SharedApp>, caller: Caller, PathId(id): PathId<Sku>) -> Result<Response, Problem> {
     caller.may(catalog::READ)?;
-    let id = path_id::<Sku>(&id)?;
     found(read::sku(&app.engine, caller.tenant, id).await?, "SKU", &id)
 }
 
@@ -123,8 +118,11 @@ async fn warehouses(
     params(("warehouse_id" = WarehouseId, Path)),
     responses((status = 200, body = WarehouseView), ReadProblems)
 )]
-async fn warehouse(State(app): State<SharedApp>, caller: Caller, Path(id): Path<String>) -> Result<Response, Problem> {
+async fn warehouse(
+    State(app): State<SharedApp>,
+    caller: Caller,
+    PathId(id): PathId<Warehouse>,
+) -> Result<Response, Problem> {
     caller.may(catalog::READ)?;
-    let id = path_id::<Warehouse>(&id)?;
     found(read::warehouse(&app.engine, caller.tenant, id).await?, "warehouse", &id)
 }

@@ -3,15 +3,11 @@
 use super::{
     Problem, SharedApp, found,
     problem::{ReadProblems, WriteProblems},
-    query::{PageOf, PageParams, Query, path_id},
+    query::{PageOf, PageParams, PathId, Query},
     write::{Write, WriteHeaders, ok},
 };
 use crate::auth::Caller;
-use axum::{
-    Json,
-    extract::{Path, State},
-    response::Response,
-};
+use axum::{Json, extract::State, response::Response};
 use domain::inventory::{
     self, Adjust, Allocate, Moved, Promised, Receive, Release, Return, Ship,
     read::{self, EventView, LedgerView, Of, PositionView, PromiseView},
@@ -144,9 +140,12 @@ async fn positions(
     params(("position_id" = PositionId, Path)),
     responses((status = 200, body = PositionView), ReadProblems)
 )]
-async fn position(State(app): State<SharedApp>, caller: Caller, Path(id): Path<String>) -> Result<Response, Problem> {
+async fn position(
+    State(app): State<SharedApp>,
+    caller: Caller,
+    PathId(id): PathId<Position>,
+) -> Result<Response, Problem> {
     caller.may(inventory::READ)?;
-    let id = path_id::<Position>(&id)?;
     found(read::position(&app.engine, caller.tenant, id).await?, "stock position", &id)
 }
 
@@ -186,11 +185,10 @@ struct AfterSequence {
 async fn ledger(
     State(app): State<SharedApp>,
     caller: Caller,
-    Path(id): Path<String>,
+    PathId(id): PathId<Position>,
     Query(page): Query<AfterSequence>,
 ) -> Result<Response, Problem> {
     caller.may(inventory::READ)?;
-    let id = path_id::<Position>(&id)?;
     let lines = read::ledger(&app.engine, caller.tenant, id, page.after.0, page.limit).await?;
     found(lines, "stock position", &id)
 }
@@ -204,11 +202,10 @@ async fn ledger(
 async fn events(
     State(app): State<SharedApp>,
     caller: Caller,
-    Path(id): Path<String>,
+    PathId(id): PathId<Position>,
     Query(page): Query<AfterSequence>,
 ) -> Result<Response, Problem> {
     caller.may(inventory::READ)?;
-    let id = path_id::<Position>(&id)?;
     let events = read::events(&app.engine, caller.tenant, id, page.after.0, page.limit).await?;
     found(events, "stock position", &id)
 }
@@ -255,8 +252,11 @@ async fn promises(
     params(("promise_id" = PromiseId, Path)),
     responses((status = 200, body = PromiseView), ReadProblems)
 )]
-async fn promise(State(app): State<SharedApp>, caller: Caller, Path(id): Path<String>) -> Result<Response, Problem> {
+async fn promise(
+    State(app): State<SharedApp>,
+    caller: Caller,
+    PathId(id): PathId<Promise>,
+) -> Result<Response, Problem> {
     caller.may(inventory::READ)?;
-    let id = path_id::<Promise>(&id)?;
     found(read::promise(&app.engine, caller.tenant, id).await?, "promise", &id)
 }

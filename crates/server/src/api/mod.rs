@@ -97,6 +97,8 @@ pub fn openapi() -> utoipa::openapi::OpenApi {
 /// The whole program as a service.
 pub fn router(app: SharedApp) -> Router {
     let (router, description) = routes().split_for_parts();
+    let known = Arc::new(query::Known::of(&description));
+    let router = router.route_layer(middleware::from_fn_with_state(known, query::check));
     let swagger = utoipa_swagger_ui::SwaggerUi::new("/docs").url("/openapi.json", description);
     router
         .merge(swagger)

@@ -1,15 +1,92 @@
 //! Query strings and ids in paths.
 
 use super::Problem;
-use axum::{extract::FromRequestParts, http::request::Parts};
+use axum::{
+    extract::{FromRequestParts, MatchedPath, Path, Request, State},
+    http::{Method, request::Parts},
+    middleware::Next,
+    response::Response,
+};
 use kernel::{
     id::{Id, Kind},
     page::Limit,
 };
 use serde::{Deserialize, de::DeserializeOwned};
-use std::str::FromStr;
+use std::{borrow::Cow, collections::HashMap, sync::Arc};
+use utoipa::openapi::{OpenApi, RefOr, path::ParameterIn};
 
-/// The query string as `T`; a wrong parameter is a 422 that names it. Unknown ones are ignored.
+/// What other systems choose a tenant by. Here the credential alone does, so these say nothing.
+const IGNORED: [&str; 3] = ["org", "tenant", "tenant_id"];
+
+/// The query parameters that the description of the API names, by method and path.
+pub struct Known(HashMap<(Method, String), Vec<String>>);
+
+impl Known {
+    pub fn of(description: &OpenApi) -> Self {
+        let mut known = HashMap::new();
+        for (path, item) in &description.paths.paths {
+            let operations = [
+                (Method::GET, &item.get),
+                (Method::POST, &item.post),
+                (Method::PUT, &item.put),
+                (Method::PATCH, &item.patch),
+                (Method::DELETE, &item.delete),
+            ];
+            for (method, operation) in operations.into_iter().filter_map(|(method, op)| Some((method, op.as_ref()?))) {
+                let parameters = operation.parameters.iter().flatten().filter_map(|parameter| match parameter {
+                    RefOr::T(parameter) => Some(parameter),
+                    RefOr::Ref(_) => None,
+                });
+                let named = parameters.filter(|of| of.parameter_in == ParameterIn::Query).map(|of| of.name.clone());
+                known.insert((method, path.clone()), named.collect());
+            }
+        }
+        Self(known)
+    }
+
+    fn check(&self, method: &Method, path: &str, query: &str) -> Result<(), Problem> {
+        let method = if method == Method::HEAD { Method::GET } else { method.clone() };
+        let known = self.0.get(&(method, path.to_owned())).map_or(&[][..], Vec::as_slice);
+        let mut seen: Vec<Cow<'_, str>> = Vec::new();
+        for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+            // What bytes that are no UTF-8 were decoded to.
+            if name.contains('\u{fffd}') || value.contains('\u{fffd}') {
+                return Err(Problem::invalid(name, "must be UTF-8"));
+            }
+            if IGNORED.contains(&&*name) {
+                continue;
+            }
+            if !known.iter().any(|of| *of == name) {
+                let names = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+                return Err(Problem::invalid(name, format!("is no parameter of {path}; known: {names}")));
+            }
+            if seen.contains(&name) {
+                return Err(Problem::invalid(name, "stands twice"));
+            }
+            seen.push(name);
+        }
+        Ok(())
+    }
+}
+
+/// Refuses a query string that would be misread: a mistyped filter gives the whole list, and looks
+/// like an answer to the question.
+pub async fn check(
+    State(known): State<Arc<Known>>,
+    path: MatchedPath,
+    request: Request,
+    next: Next,
+) -> Result<Response, Problem> {
+    if let Some(query) = request.uri().query()
+        && path.as_str().starts_with("/v1/")
+    {
+        known.check(request.method(), path.as_str(), query)?;
+    }
+    Ok(next.run(request).await)
+}
+
+/// The query string as `T`, which takes of it what is its own; a wrong parameter is a 422 that
+/// names it.
 pub struct Query<T>(pub T);
 
 impl<T: DeserializeOwned, S: Sync> FromRequestParts<S> for Query<T> {
@@ -17,14 +94,6 @@ impl<T: DeserializeOwned, S: Sync> FromRequestParts<S> for Query<T> {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         let text = parts.uri.query().unwrap_or("");
-        let pairs: Vec<(String, String)> =
-            serde_urlencoded::from_str(text).map_err(|error| Problem::invalid("query", error.to_string()))?;
-        // The same parameter twice would be refused below with no name.
-        for (index, (name, _)) in pairs.iter().enumerate() {
-            if pairs[..index].iter().any(|(other, _)| other == name) {
-                return Err(Problem::invalid(name.as_str(), "stands twice"));
-            }
-        }
         let parse = serde_urlencoded::Deserializer::new(form_urlencoded::parse(text.as_bytes()));
         serde_path_to_error::deserialize(parse).map(Self).map_err(|error| {
             let field = error.path().to_string();
@@ -53,7 +122,16 @@ pub struct PageParams {
     limit: Option<u32>,
 }
 
-/// An id in a path; a wrong spelling or kind is a 404, since nothing can be there.
-pub fn path_id<K: Kind>(text: &str) -> Result<Id<K>, Problem> {
-    Id::from_str(text).map_err(|error| Problem::missing(format!("{text:?} is {error}")))
+/// The one id in a path; a wrong spelling or kind is a 404, since nothing can be there.
+pub struct PathId<K: Kind>(pub Id<K>);
+
+impl<K: Kind, S: Send + Sync> FromRequestParts<S> for PathId<K> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let Path(text) = Path::<String>::from_request_parts(parts, state)
+            .await
+            .map_err(|_| Problem::missing(format!("{} holds no id", parts.uri.path())))?;
+        text.parse().map(Self).map_err(|error| Problem::missing(format!("{text:?} is {error}")))
+    }
 }

@@ -3,15 +3,11 @@
 use super::{
     Problem, SharedApp, found,
     problem::{ReadProblems, WriteProblems},
-    query::{PageOf, PageParams, Query, path_id},
+    query::{PageOf, PageParams, PathId, Query},
     write::{Bare, Located, Write, WriteHeaders, created, ok},
 };
 use crate::auth::{self, Caller};
-use axum::{
-    Json,
-    extract::{Path, State},
-    response::Response,
-};
+use axum::{Json, extract::State, response::Response};
 use domain::{
     registry::Checked,
     tenancy::{
@@ -112,14 +108,13 @@ async fn create_api_key(State(app): State<SharedApp>, write: Write<NewApiKey, Cr
 )]
 async fn revoke_api_key(
     State(app): State<SharedApp>,
-    Path(id): Path<String>,
     write: Bare<RevokeApiKey>,
-) -> Result<Response, Problem> {
-    let api_key = path_id::<ApiKey>(&id)?;
+    PathId(api_key): PathId<ApiKey>,
+) -> Response {
     let tenant = write.caller.tenant;
     let response = write.run(&app, RevokeApiKey { api_key }, ok).await;
     app.keys.forget(tenant, api_key).await;
-    Ok(response)
+    response
 }
 
 /// Who did what, from where, with which outcome. Needs `tenancy.audit`.

@@ -124,6 +124,11 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
         }
         let text = inner.to_string();
         let message = text.rsplit_once(" at line ").map_or(text.as_str(), |(message, _)| message).to_owned();
+        // The name of a type of ours is nobody's business.
+        let message = match message.split_once(", expected struct ") {
+            Some((what, _)) => format!("{what}, expected an object"),
+            None => message,
+        };
         // A missing or doubled member has no place of its own; its parent's path and its name make one.
         let missing = ["missing field `", "duplicate field `"]
             .into_iter()

@@ -389,7 +389,8 @@ async fn an_adjustment_of_a_position_that_never_was_is_refused_without_a_trace()
     let app = App::start().await;
     let (sku, warehouse) = (app.sku("S").await, app.warehouse("W").await);
     let body = json!({"lines": [{"sku_id": sku, "warehouse_id": warehouse, "quantity": "-1", "reason": "count"}]});
-    app.post("/v1/stock/adjust", "a", &body).await.problem(422, "stock_promised");
+    let refused = app.post("/v1/stock/adjust", "a", &body).await.problem(422, "insufficient_on_hand");
+    assert_eq!((&refused["on_hand"], &refused["promise_id"]), (&json!("0"), &json!(null)), "{refused}");
     let body = json!({"lines": [{"sku_id": sku, "warehouse_id": warehouse, "quantity": "2.5", "reason": "count"}]});
     app.post("/v1/stock/adjust", "b", &body).await.problem(422, "quantity_decimals_exceeded");
     let body = json!({"lines": [{"sku_id": sku, "warehouse_id": warehouse, "quantity": "2", "reason": "count"}]});
