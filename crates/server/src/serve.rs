@@ -181,6 +181,8 @@ async fn run(
     let engine = start_engine(store).await?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(ServeError::Serve)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(ServeError::Serve)?;
+    let address = listener.local_addr().map_err(ServeError::Serve)?;
+    let _noted = store.note_address(address)?;
     let running = Running::start(engine, listener).map_err(ServeError::Serve)?;
     ready(running.address, &running.app, &store.label).await;
     let app = running.app.clone();

@@ -1,20 +1,21 @@
 //! Where the data lies: a PostgreSQL of our own in a folder, or one that is given.
 //!
 //! Owns the way from the command line's `--data` and `--database-url` to an engine's
-//! configuration, and the server's secret.
+//! configuration, the server's secret, and the note of where the program that holds a folder serves.
 
 use engine::{
     Config,
     postgres::{
         self, ConnectError,
-        embedded::{Cluster, Embedded, EmbeddedError, Options},
+        embedded::{Cluster, Embedded, EmbeddedError, Options, holds_cluster},
     },
 };
 use std::{
-    fs::{self, OpenOptions},
-    io::Write,
+    fs::{self, File, OpenOptions, TryLockError},
+    io::{self, Read, Write},
+    net::SocketAddr,
     os::unix::fs::OpenOptionsExt,
-    path::{Path, PathBuf},
+    path::{self, Path, PathBuf},
     str::FromStr,
 };
 use thiserror::Error;
@@ -24,6 +25,8 @@ pub const SECRET_CHARS_MIN: usize = 32;
 const DATABASE: &str = "tallyhold";
 /// Who serves: bound by row-level security.
 const SERVER_ROLE: &str = "tallyhold_server";
+/// In the data folder: where the program that serves from it does so.
+const ADDRESS_FILE: &str = "address";
 
 #[derive(Debug, Error)]
 pub enum StoreError {
@@ -41,7 +44,11 @@ pub enum StoreError {
     )]
     NoSecret,
     #[error("the secret in {0} cannot be read or written: {1}")]
-    SecretFile(PathBuf, std::io::Error),
+    SecretFile(PathBuf, io::Error),
+    #[error("the address of this program cannot be written to {0}: {1}")]
+    AddressFile(PathBuf, io::Error),
+    #[error("there is no database in {0}; `tallyhold serve` or `tallyhold migrate` makes one")]
+    Absent(PathBuf),
 }
 
 /// The two ways to say where the data lies.
@@ -62,6 +69,8 @@ pub struct Store {
     pub label: String,
     /// The migrations that opening it applied.
     pub applied: Vec<String>,
+    /// Where the program serves whose embedded server is shared.
+    pub served_at: Option<SocketAddr>,
 }
 
 impl Store {
@@ -86,10 +95,22 @@ impl Store {
                 }
                 let secret = folder_secret(cluster.data(), place.secret.as_deref())?;
                 let config = Config::new(cluster.config(SERVER_ROLE, DATABASE), secret);
-                Ok(Self { config, embedded: None, label: cluster.data().display().to_string(), applied: Vec::new() })
+                let label = cluster.data().display().to_string();
+                let served_at = served_at(cluster.data());
+                Ok(Self { config, embedded: None, label, applied: Vec::new(), served_at })
             }
             other => other,
         }
+    }
+
+    /// As [`Store::shared`], for a command that is about what is there: in a folder without a
+    /// database it would find a new, empty one, and nothing off in it.
+    pub async fn existing(place: &Place) -> Result<Self, StoreError> {
+        if place.database_url.is_none() && !holds_cluster(&place.data) {
+            let folder = path::absolute(&place.data).unwrap_or_else(|_| place.data.clone());
+            return Err(StoreError::Absent(folder));
+        }
+        Self::shared(place).await
     }
 
     fn given(url: &str, place: &Place) -> Result<Self, StoreError> {
@@ -104,7 +125,8 @@ impl Store {
             })
             .collect::<Vec<_>>()
             .join(", ");
-        Ok(Self { config: Config::new(database, strong(secret)?), embedded: None, label, applied: Vec::new() })
+        let config = Config::new(database, strong(secret)?);
+        Ok(Self { config, embedded: None, label, applied: Vec::new(), served_at: None })
     }
 
     async fn embedded(place: &Place) -> Result<Self, StoreError> {
@@ -118,13 +140,22 @@ impl Store {
             Ok((applied, secret)) => {
                 let config = Config::new(embedded.config(SERVER_ROLE, DATABASE), secret);
                 let label = embedded.data().display().to_string();
-                Ok(Self { config, embedded: Some(embedded), label, applied })
+                Ok(Self { config, embedded: Some(embedded), label, applied, served_at: None })
             }
             Err(error) => {
                 embedded.stop().await?;
                 Err(error)
             }
         }
+    }
+
+    /// Notes in the folder where this program serves, for as long as the file is kept open; nothing
+    /// with a given database.
+    pub fn note_address(&self, address: SocketAddr) -> Result<Option<File>, StoreError> {
+        let Some(embedded) = &self.embedded else { return Ok(None) };
+        let path = embedded.data().join(ADDRESS_FILE);
+        let noted = write_locked(&path, &address.to_string());
+        noted.map(Some).map_err(|error| StoreError::AddressFile(path, error))
     }
 
     /// Ends when the embedded server is given up; never with a given database.
@@ -162,6 +193,32 @@ pub async fn migrate(place: &Place) -> Result<Vec<String>, StoreError> {
     }
 }
 
+/// Writes a file and locks it until it is closed. Elsewhere first, so that whoever finds it
+/// locked finds all of it.
+fn write_locked(path: &Path, text: &str) -> io::Result<File> {
+    let fresh = path.with_extension("new");
+    match fs::remove_file(&fresh) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    // A new one: the folder may be another user's, whose link must not lead root to another file.
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh)?;
+    file.lock()?;
+    file.write_all(text.as_bytes())?;
+    fs::rename(&fresh, path)?;
+    Ok(file)
+}
+
+/// Where the program that holds the folder serves, if it does. The note of one that was killed is
+/// still there, but the kernel has let go of its lock.
+fn served_at(data: &Path) -> Option<SocketAddr> {
+    let mut file = File::open(data.join(ADDRESS_FILE)).ok()?;
+    let Err(TryLockError::WouldBlock) = file.try_lock_shared() else { return None };
+    let mut text = String::new();
+    file.read_to_string(&mut text).ok()?;
+    text.parse().ok()
+}
+
 fn options(place: &Place) -> Options {
     Options { data: place.data.clone(), ..Options::default() }
 }
@@ -186,7 +243,7 @@ fn folder_secret(data: &Path, given: Option<&str>) -> Result<Vec<u8>, StoreError
     let failed = |error| StoreError::SecretFile(path.clone(), error);
     match fs::read_to_string(&path) {
         Ok(text) => strong(text.trim()),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let mut bytes = [0u8; 32];
             getrandom::fill(&mut bytes).map_err(|error| failed(error.into()))?;
             let text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();

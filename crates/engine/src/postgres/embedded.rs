@@ -13,7 +13,7 @@ mod place;
 
 pub use binaries::{Binaries, binaries};
 pub use cluster::{Cluster, Lifetime};
-pub use place::path_key;
+pub use place::{holds_cluster, path_key};
 
 use std::{
     fs::File,

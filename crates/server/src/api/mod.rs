@@ -54,7 +54,7 @@ pub type SharedApp = Arc<App>;
 #[openapi(
     info(
         title = "Tallyhold",
-        description = "The system of record for a company's stock, orders and money.\n\n\
+        description = "The system of record for a company's stock: what is there, and what of it is promised.\n\n\
             Every write carries an `Idempotency-Key` that names the intention: send the same key \
             again after a lost reply and you get the first answer, byte for byte, with \
             `Idempotent-Replayed: true`. Quantities are exact decimals, spelled as strings. \

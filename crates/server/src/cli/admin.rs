@@ -8,7 +8,7 @@ use super::{
 use crate::{
     api::encode,
     auth,
-    store::{self, Place},
+    store::{self, Place, Store},
 };
 use clap::{Args, Subcommand};
 use domain::{
@@ -25,7 +25,7 @@ use kernel::{
     text::Name,
 };
 use serde_json::{Value, json};
-use std::process::ExitCode;
+use std::{net::SocketAddr, process::ExitCode};
 
 pub async fn migrate(place: Place) -> ExitCode {
     match store::migrate(&place).await {
@@ -62,7 +62,7 @@ enum TenantVerb {
 
 impl TenantCommand {
     pub async fn run(self, place: Place) -> ExitCode {
-        with_engine(place, async |engine| {
+        with_engine(Store::existing(&place).await, async |engine| {
             match self.verb {
                 TenantVerb::Create { slug, name } => {
                     let name = name.unwrap_or_else(|| slug.as_str().parse().expect("a slug is a name"));
@@ -138,7 +138,7 @@ async fn tenant_of(engine: &Engine, slug: &str) -> Result<TenantId, String> {
 
 impl KeyCommand {
     pub async fn run(self, place: Place) -> ExitCode {
-        with_engine(place, async |engine| {
+        with_engine(Store::existing(&place).await, async |engine| {
             match self.verb {
                 KeyVerb::Create { tenant, name, permissions, json } => {
                     let tenant = tenant_of(engine, &tenant).await?;
@@ -208,7 +208,9 @@ pub struct Seed {
 
 impl Seed {
     pub async fn run(self, place: Place) -> ExitCode {
-        with_engine(place, async |engine| {
+        let store = Store::shared(&place).await;
+        let served_at = store.as_ref().ok().and_then(|store| store.served_at);
+        with_engine(store, async |engine| {
             let seeded = seed(engine).await?;
             if self.json {
                 println!(
@@ -219,7 +221,7 @@ impl Seed {
                     })
                 );
             } else {
-                print!("{}", seeded.first_steps("http://127.0.0.1:8080"));
+                print!("{}", seeded.first_steps(served_at));
             }
             Ok(ExitCode::SUCCESS)
         })
@@ -236,9 +238,13 @@ pub struct Seeded {
 }
 
 impl Seeded {
-    /// A call that works when pasted.
-    pub fn first_steps(&self, address: &str) -> String {
+    /// A call that works when pasted, where it is known who serves.
+    pub fn first_steps(&self, served_at: Option<SocketAddr>) -> String {
         let Self { api_key, sku, warehouse, .. } = self;
+        let (address, hint) = match served_at {
+            Some(address) => (format!("http://{address}"), ""),
+            None => ("ADDRESS".to_owned(), "For ADDRESS put the one that `tallyhold serve` prints.\n"),
+        };
         format!(
             "The demonstration tenant `demo` has 24 Kestrel Overshirts. Promise six of them to a shop:\n\n\
              curl -s {address}/v1/stock/allocate \\\n\
@@ -246,7 +252,7 @@ impl Seeded {
              \x20 -H 'Content-Type: application/json' \\\n\
              \x20 -H 'Idempotency-Key: shop|order-1001' \\\n\
              \x20 -d '{{\"lines\":[{{\"sku_id\":\"{sku}\",\"warehouse_id\":\"{warehouse}\",\"quantity\":\"6\"}}]}}'\n\n\
-             Send it twice: the second answer is the first one, and six are promised, not twelve.\n"
+             {hint}Send it twice: the second answer is the first one, and six are promised, not twelve.\n"
         )
     }
 }

@@ -17,14 +17,13 @@ use self::{
     stage::Stage,
     tell::{Tell, line},
 };
-use super::fail;
+use super::{StopSignals, fail};
 use clap::Args;
 use kernel::{id::TenantId, quantity::Quantity};
 use serde::Deserialize;
 use serde_json::json;
 use std::{net::SocketAddr, process::ExitCode, sync::Arc};
 use thiserror::Error;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Show, in under a minute, what happens when everything happens at once
 ///
@@ -60,8 +59,7 @@ enum Trouble {
 
 impl Demo {
     pub async fn run(self) -> ExitCode {
-        let signals = signal(SignalKind::interrupt()).and_then(|int| Ok((int, signal(SignalKind::terminate())?)));
-        let (interrupt, terminate) = match signals {
+        let signals = match StopSignals::new() {
             Ok(signals) => signals,
             Err(error) => return fail(&error),
         };
@@ -73,7 +71,7 @@ impl Demo {
         let told = tokio::select! {
             // First: what a dying child makes of the story is no finding.
             biased;
-            code = told_to_stop(interrupt, terminate) => Err(Trouble::Interrupted(code)),
+            code = signals.told() => Err(Trouble::Interrupted(code)),
             told = story(&mut stage, &mut tell) => told,
         };
         let log = stage.log();
@@ -100,14 +98,6 @@ impl Demo {
                 ExitCode::FAILURE
             }
         }
-    }
-}
-
-/// Ends with the exit status of a program ended by the signal, as shells count it.
-async fn told_to_stop(mut interrupt: Signal, mut terminate: Signal) -> ExitCode {
-    tokio::select! {
-        _ = interrupt.recv() => ExitCode::from(130),
-        _ = terminate.recv() => ExitCode::from(143),
     }
 }
 

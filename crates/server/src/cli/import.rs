@@ -1,22 +1,22 @@
 //! `tallyhold import`.
 
 use super::{
-    fail,
+    StopSignals, fail,
     online_retail::{
         book::{Desk, Unopened},
         parse::{RetailFile, parse},
         plan::{Plan, plan},
         prepare,
         report::{Prepared, Report, Tally},
-        send::{Sender, Stopped},
+        send::{GOES_ON, Sender, Stopped},
     },
     with_engine,
 };
-use crate::store::Place;
+use crate::store::{Place, Store};
 use clap::{Args, Subcommand};
 use domain::{Engine, tenancy::model::Slug};
 use futures::{StreamExt, TryStreamExt, stream};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressStyle};
 use kernel::text::Code;
 use serde::Serialize;
 use std::{
@@ -67,10 +67,12 @@ impl Import {
 /// of its opening stock, which is refused under another name.
 ///
 /// The report accounts for every line, and its lines, units and value add up to those of the files.
+/// Fields that are not UTF-8 are read as Windows-1252, and the report tells of which files.
 ///
 /// Exit status 0: the report balances, and nothing was refused but lines that the files themselves
 /// make unbookable (no number, unknown code, quantity zero). 1: something else was refused, the
-/// import stopped half-way, or it could not begin.
+/// import stopped half-way, or it could not begin. 130 or 143: SIGINT or SIGTERM stopped it, and it
+/// told how far it was.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  tallyhold import online-retail 2010-12-01.csv 2010-12-02.csv")]
 #[command(verbatim_doc_comment)]
@@ -111,9 +113,23 @@ impl OnlineRetail {
             Ok(plan) => plan,
             Err(error) => return fail(&error),
         };
-        with_engine(place, async |engine| {
+        with_engine(Store::shared(&place).await, async |engine| {
+            let signals = StopSignals::new().map_err(|error| error.to_string())?;
             let began = Instant::now();
-            let report = self.book(engine, &plan).await?;
+            let tally = RefCell::new(Tally::of(&plan));
+            tokio::select! {
+                biased;
+                code = signals.told() => {
+                    let progress = tally.borrow().progress();
+                    eprintln!(
+                        "tallyhold: the import was stopped after {progress}; what was under way may be done, too.\n\
+                         {GOES_ON}"
+                    );
+                    return Ok(code);
+                }
+                booked = self.book(engine, &plan, &tally) => booked?,
+            }
+            let report = tally.into_inner().finish();
             let seconds = began.elapsed().as_secs_f64();
             let lines_per_second = report.total.read.lines as f64 / seconds;
             if self.json {
@@ -129,13 +145,12 @@ impl OnlineRetail {
         .await
     }
 
-    async fn book(&self, engine: &Engine, plan: &Plan) -> Result<Report, String> {
+    async fn book(&self, engine: &Engine, plan: &Plan, tally: &RefCell<Tally>) -> Result<(), String> {
         let callers = usize::from(self.callers);
         let stopped = |stopped: Stopped| stopped.to_string();
         let tenant = prepare::tenant(engine, &self.tenant).await?;
         let sender = Sender { engine, tenant };
         let warehouse = prepare::warehouse(&sender, &self.warehouse).await?;
-        let tally = RefCell::new(Tally::of(plan));
 
         let bar = self.bar("SKUs", plan.skus.len());
         let skus = prepare::skus(&sender, &plan.skus, callers, |sku, outcome| {
@@ -180,7 +195,7 @@ impl OnlineRetail {
             .await
             .map_err(stopped)?;
         bar.finish_and_clear();
-        Ok(tally.into_inner().finish())
+        Ok(())
     }
 
     /// Shown where standard error is a terminal.
@@ -189,7 +204,8 @@ impl OnlineRetail {
         let style = ProgressStyle::with_template(
             "{prefix:>13} [{bar:30}] {human_pos} of {human_len}, {per_sec}, {eta} remaining",
         );
-        let bar = ProgressBar::with_draw_target(Some(length as u64), target);
+        // Cleared also where it is dropped half-way, or what is said then would stand behind it.
+        let bar = ProgressBar::with_draw_target(Some(length as u64), target).with_finish(ProgressFinish::AndClear);
         bar.set_style(style.expect("a template of known keys").progress_chars("=> "));
         bar.with_prefix(what)
     }

@@ -9,11 +9,12 @@ pub mod operator;
 mod serve;
 mod verify;
 
-use crate::store::{Place, Store};
+use crate::store::{Place, Store, StoreError};
 use clap::{Args, Parser, Subcommand};
-use std::{fmt::Display, path::PathBuf, process::ExitCode};
+use std::{fmt::Display, io, path::PathBuf, process::ExitCode};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// The system of record for a company's stock, orders and money.
+/// The system of record for a company's stock: what is there, and what of it is promised.
 ///
 /// Without --database-url it runs a private PostgreSQL of its own in the folder --data. Start
 /// with `tallyhold serve`, or see `tallyhold demo`.
@@ -116,9 +117,32 @@ pub fn run(cli: Cli) -> ExitCode {
     })
 }
 
-/// Opens the place, runs `work` over its engine, and closes it again whatever came out.
-async fn with_engine(place: Place, work: impl AsyncFnOnce(&domain::Engine) -> Result<ExitCode, String>) -> ExitCode {
-    let store = match Store::shared(&place).await {
+/// SIGINT and SIGTERM, which from now on are told instead of ending the program.
+struct StopSignals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl StopSignals {
+    fn new() -> io::Result<Self> {
+        Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
+    }
+
+    /// Ends with the exit status of a program ended by the signal, as shells count it.
+    async fn told(mut self) -> ExitCode {
+        tokio::select! {
+            _ = self.interrupt.recv() => ExitCode::from(130),
+            _ = self.terminate.recv() => ExitCode::from(143),
+        }
+    }
+}
+
+/// Runs `work` over the engine of the opened place, and closes it again whatever came out.
+async fn with_engine(
+    opened: Result<Store, StoreError>,
+    work: impl AsyncFnOnce(&domain::Engine) -> Result<ExitCode, String>,
+) -> ExitCode {
+    let store = match opened {
         Ok(store) => store,
         Err(error) => return fail(&error),
     };

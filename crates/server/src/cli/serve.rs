@@ -33,7 +33,7 @@ impl Serve {
                 false => String::new(),
             };
             let first_steps = match self.demo_tenant {
-                true => admin::seed(&app.engine).await.map(|seeded| seeded.first_steps(&format!("http://{address}"))),
+                true => admin::seed(&app.engine).await.map(|seeded| seeded.first_steps(Some(address))),
                 false => Ok(String::new()),
             };
             let first_steps = first_steps.unwrap_or_else(|error| {

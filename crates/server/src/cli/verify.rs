@@ -1,7 +1,7 @@
 //! `tallyhold verify`.
 
 use super::with_engine;
-use crate::store::Place;
+use crate::store::{Place, Store};
 use clap::Args;
 use domain::{tenancy, verify};
 use std::process::ExitCode;
@@ -22,7 +22,7 @@ pub struct Verify {
 
 impl Verify {
     pub async fn run(self, place: Place) -> ExitCode {
-        with_engine(place, async |engine| {
+        with_engine(Store::existing(&place).await, async |engine| {
             let only = match &self.tenant {
                 None => None,
                 Some(slug) => {

@@ -482,3 +482,59 @@ async fn lines_that_their_file_makes_unbookable_are_told_and_are_no_failure() {
     }
     assert!(output.stderr.is_empty(), "no progress bar without a terminal");
 }
+
+#[tokio::test]
+async fn a_file_that_is_not_utf8_is_read_as_windows_1252_and_the_report_says_so() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let plain = file(folder.path(), "plain.csv", &["1,22139,CAFÉ,6,2010-12-01,2.5,7,UK"]);
+    let latin =
+        file(folder.path(), "latin.csv", &["2,22140,CAF?,6,2010-12-01,2.5,7,UK", "3,22141,? 10,6,2010-12-01,2,7,UK"]);
+    let bytes = fs::read(&latin).expect("it was written");
+    let bytes: Vec<u8> = bytes.into_iter().map(|byte| if byte == b'?' { 0xc9 } else { byte }).collect();
+    fs::write(&latin, bytes).expect("the folder is ours");
+    let database = Database::new().await;
+    let files = [plain, latin];
+    let report = imported(import(&database.server_url(), &files)).await;
+    let not_utf8: Vec<&Value> =
+        report["files"].as_array().expect("files").iter().map(|file| &file["not_utf8"]).collect();
+    assert_eq!(not_utf8, [&Value::Null, &serde_json::json!({"fields": 2, "first_line": 2})]);
+    let names = rows(&database, "SELECT name FROM sku ORDER BY code").await;
+    assert_eq!(names, ["CAFÉ", "CAFÉ", "É 10"]);
+
+    let output = program(&database.server_url()).args(["import", "online-retail"]).args(&files).output().await;
+    let shown = String::from_utf8(output.expect("it runs").stdout).expect("text");
+    let told: Vec<&str> = shown.lines().filter(|line| line.contains("UTF-8")).collect();
+    assert_eq!(told, ["latin.csv: 2 fields are not UTF-8 and were read as Windows-1252, the first on line 2"]);
+}
+
+#[tokio::test]
+async fn case_087_an_import_that_is_told_to_stop_says_how_far_it_is_and_goes_on_when_run_again() {
+    let day = &days()[..1];
+    let expected = undisturbed(day).await;
+    for (signal, status) in [("-INT", 130), ("-TERM", 143)] {
+        let database = Database::new().await;
+        let admin = database.raw_admin().await;
+        // What is sold waits for this; the SKUs and the opening stock do not.
+        admin.batch_execute("BEGIN; LOCK TABLE promise IN SHARE MODE").await.expect("locked");
+        let mut command = import(&database.server_url(), day);
+        let command = command.args(["--callers", "1"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = command.spawn().expect("it starts");
+        database.wait_for_lock_wait("INSERT INTO promise").await;
+        crate::process::signal(child.id().expect("it runs"), signal);
+        let output = child.wait_with_output().await.expect("it ends");
+        admin.batch_execute("ROLLBACK").await.expect("unlocked");
+
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(status), "{said}");
+        let [skus, openings] = ["sku", "stock_position"].map(|table| format!("SELECT count(*)::text FROM {table}"));
+        let (skus, openings) = (rows(&database, &skus).await.remove(0), rows(&database, &openings).await.remove(0));
+        let far = format!("stopped after {skus} of {skus} SKUs, {openings} of {openings} opening stocks and ");
+        assert!(said.contains(&far) && said.contains(" lines to book; "), "{said}");
+        assert!(said.contains("Run the same command again, and it goes on from there."), "{said}");
+        assert!(output.stdout.is_empty(), "half an import has no report");
+
+        imported(import(&database.server_url(), day)).await;
+        assert_eq!(state(&database).await, expected);
+        verified(&database).await;
+    }
+}

@@ -3,6 +3,7 @@
 
 mod ats;
 mod cases;
+mod cli;
 mod documents;
 mod embedded;
 mod failure;

@@ -17,6 +17,7 @@ use std::{
 };
 
 use super::EmbeddedError;
+use rustix::process::geteuid;
 
 /// Where the data goes when we are root and PostgreSQL's user cannot reach the folder asked for.
 const ROOT_FALLBACK: &str = "/var/lib/tallyhold";
@@ -94,6 +95,14 @@ pub(super) fn place_as_root(asked: PathBuf) -> Result<(PathBuf, Account), Embedd
         .and_then(|()| fs::set_permissions(ROOT_FALLBACK, Permissions::from_mode(0o711)))
         .map_err(|source| EmbeddedError::io("make", Path::new(ROOT_FALLBACK), source))?;
     Ok((fallback, account))
+}
+
+/// Whether there is a cluster in the folder, or where root's goes instead. Makes nothing; what cannot
+/// be looked at is not missing, and opening it tells why.
+pub fn holds_cluster(data: &Path) -> bool {
+    let is_there = |folder: &Path| folder.join("cluster").try_exists().unwrap_or(true);
+    let fallback = |asked: PathBuf| is_there(&Path::new(ROOT_FALLBACK).join(path_key(&asked)));
+    is_there(data) || (geteuid().is_root() && resolve(data).is_ok_and(fallback))
 }
 
 /// Makes a folder; one that is new or empty becomes private and the server's user's.

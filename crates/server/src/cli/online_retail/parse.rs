@@ -15,6 +15,7 @@ use std::fmt;
 
 use jiff::civil::DateTime;
 use rust_decimal::Decimal;
+use serde::Serialize;
 
 use records::{Raw, Records};
 use totals::{DECIMALS_MAX, INTEGER_DIGITS_MAX, VALUE_DIGITS_MAX};
@@ -97,6 +98,15 @@ pub struct RetailFile {
     pub stem: String,
     pub records: Vec<Record>,
     pub totals: Totals,
+    pub not_utf8: Option<NotUtf8>,
+}
+
+/// Fields of a file that were read as Windows-1252. A guess, so it is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct NotUtf8 {
+    pub fields: u64,
+    /// Where the record with the first of them begins.
+    pub first_line: u64,
 }
 
 /// Why nothing of a file can be read.
@@ -151,12 +161,16 @@ pub fn parse(name: &str, bytes: &[u8]) -> Result<RetailFile, FileError> {
 
     let mut records = Vec::new();
     let mut totals = Totals::default();
-    for Raw { number, fields } in raw {
+    let mut foreign: Option<NotUtf8> = None;
+    for Raw { number, fields, not_utf8 } in raw {
+        if not_utf8 > 0 {
+            foreign.get_or_insert(NotUtf8 { fields: 0, first_line: number }).fields += not_utf8;
+        }
         let (record, counted) = record(number, fields);
         totals = totals.plus(counted);
         records.push(record);
     }
-    Ok(RetailFile { name: name.to_owned(), stem: stem.to_owned(), records, totals })
+    Ok(RetailFile { name: name.to_owned(), stem: stem.to_owned(), records, totals, not_utf8: foreign })
 }
 
 fn is_header(fields: &[String]) -> bool {

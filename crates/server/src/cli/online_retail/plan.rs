@@ -27,7 +27,7 @@ use rust_decimal::Decimal;
 
 use codes::{Kind, kind};
 
-use super::parse::{Line, Record, RetailFile, Totals};
+use super::parse::{Line, NotUtf8, Record, RetailFile, Totals};
 
 /// An item to create where its code is not known yet. The name is the first description on a
 /// line with a price (`?`, `damages`, `amazon` stand on lines without), else the first, else
@@ -119,6 +119,7 @@ pub enum Why {
 pub struct FileRead {
     pub name: String,
     pub totals: Totals,
+    pub not_utf8: Option<NotUtf8>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -181,8 +182,8 @@ impl std::error::Error for PlanError {}
 pub fn plan(files: Vec<RetailFile>) -> Result<Plan, PlanError> {
     check_apart(&files)?;
     let mut planner = Planner::default();
-    for (file, RetailFile { name, stem, records, totals }) in files.into_iter().enumerate() {
-        planner.plan.files.push(FileRead { name, totals });
+    for (file, RetailFile { name, stem, records, totals, not_utf8 }) in files.into_iter().enumerate() {
+        planner.plan.files.push(FileRead { name, totals, not_utf8 });
         planner.file(file, &stem, records);
     }
     Ok(planner.finish())

@@ -13,8 +13,8 @@ use std::{collections::BTreeMap, fmt};
 use serde::Serialize;
 
 use super::{
-    parse::Totals,
-    plan::{Cause, Operation, Plan, Step, Why},
+    parse::{NotUtf8, Totals},
+    plan::{Cause, FileRead, Operation, Plan, Step, Why},
 };
 
 const REFUSED_PRINTED_MAX: usize = 50;
@@ -61,7 +61,8 @@ pub struct Tally {
 impl Tally {
     /// Begins with the lines that the plan does not book.
     pub fn of(plan: &Plan) -> Tally {
-        let files = plan.files.iter().map(|file| Account::of(&file.name, file.totals)).collect();
+        let account = |file: &FileRead| Account { not_utf8: file.not_utf8, ..Account::of(&file.name, file.totals) };
+        let files = plan.files.iter().map(account).collect();
         let mut tally = Tally {
             files,
             recorded: vec![false; plan.steps.len()],
@@ -123,6 +124,20 @@ impl Tally {
 
     pub fn record_opening(&mut self, key: &str, outcome: Prepared) {
         self.openings.record(key, outcome);
+    }
+
+    /// How far an import is that ends before its last line.
+    pub fn progress(&self) -> String {
+        let (skus, openings) = (&self.skus, &self.openings);
+        format!(
+            "{} of {} SKUs, {} of {} opening stocks and {} of {} lines to book",
+            skus.known(),
+            skus.planned,
+            openings.known(),
+            openings.planned,
+            self.recorded.iter().filter(|recorded| **recorded).count(),
+            self.recorded.len()
+        )
     }
 
     /// Closes the account. What is missing or too much stands in `differences`.
@@ -200,6 +215,11 @@ pub struct PreparationRefused {
 }
 
 impl Preparation {
+    /// Those with an outcome.
+    fn known(&self) -> u64 {
+        self.done + self.before + self.refused.len() as u64
+    }
+
     fn record(&mut self, key: &str, outcome: Prepared) {
         match outcome {
             Prepared::Done => self.done += 1,
@@ -223,6 +243,8 @@ pub struct Account {
     pub refused: Totals,
     /// Of booked, returned and adjusted: done by an earlier run.
     pub before: Totals,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub not_utf8: Option<NotUtf8>,
 }
 
 impl Account {
@@ -236,6 +258,7 @@ impl Account {
             not_goods: Totals::default(),
             refused: Totals::default(),
             before: Totals::default(),
+            not_utf8: None,
         }
     }
 
@@ -255,6 +278,7 @@ impl Account {
             not_goods: self.not_goods.plus(other.not_goods),
             refused: self.refused.plus(other.refused),
             before: self.before.plus(other.before),
+            not_utf8: self.not_utf8,
         }
     }
 }
@@ -313,13 +337,65 @@ fn in_words(totals: Totals) -> String {
     format!("{} lines, {} units, value {}", totals.lines, totals.units, totals.value)
 }
 
-fn row(f: &mut fmt::Formatter<'_>, what: &str, totals: Totals) -> fmt::Result {
-    let Totals { lines, units, value } = totals;
-    writeln!(f, "  {what:<44}{lines:>9}{units:>14}{value:>18}")
+/// The widths of the columns that the tables of a report share: those of the widest entries.
+struct Columns {
+    what: usize,
+    lines: usize,
+    units: usize,
+    value: usize,
+}
+
+impl Columns {
+    const HEADS: [&str; 3] = ["lines", "units", "value"];
+
+    fn of<'a>(rows: impl IntoIterator<Item = &'a (String, Totals)>) -> Columns {
+        let [lines, units, value] = Columns::HEADS.map(str::len);
+        let mut widest = Columns { what: 0, lines, units, value };
+        for (what, totals) in rows {
+            widest.what = widest.what.max(what.chars().count());
+            widest.lines = widest.lines.max(totals.lines.to_string().len());
+            widest.units = widest.units.max(totals.units.to_string().len());
+            widest.value = widest.value.max(totals.value.to_string().len());
+        }
+        widest
+    }
+
+    fn heads(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [lines, units, value] = Columns::HEADS;
+        self.write(f, "", &lines, &units, &value)
+    }
+
+    fn row(&self, f: &mut fmt::Formatter<'_>, (what, totals): &(String, Totals)) -> fmt::Result {
+        self.write(f, what, &totals.lines, &totals.units, &totals.value)
+    }
+
+    fn write(
+        &self,
+        f: &mut fmt::Formatter<'_>,
+        what: &str,
+        lines: &dyn fmt::Display,
+        units: &dyn fmt::Display,
+        value: &dyn fmt::Display,
+    ) -> fmt::Result {
+        writeln!(
+            f,
+            "  {what:<0$}  {lines:>1$}  {units:>2$}  {value:>3$}",
+            self.what, self.lines, self.units, self.value
+        )
+    }
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for Account { name, not_utf8, .. } in &self.files {
+            if let Some(NotUtf8 { fields, first_line }) = not_utf8 {
+                writeln!(
+                    f,
+                    "{name}: {fields} fields are not UTF-8 and were read as Windows-1252, the first on line \
+                     {first_line}"
+                )?;
+            }
+        }
         for (what, preparation) in [("SKUs", &self.skus), ("opening stock", &self.openings)] {
             let Preparation { planned, done, before, refused } = preparation;
             let refusals = refused.len();
@@ -328,37 +404,43 @@ impl fmt::Display for Report {
                 writeln!(f, "  {key}: {reason}")?;
             }
         }
-        writeln!(f, "\n  {:<44}{:>9}{:>14}{:>18}", "", "lines", "units", "value")?;
         let total = &self.total;
-        row(f, "read", total.read)?;
-        row(f, "booked", total.booked)?;
-        row(f, "returned", total.returned)?;
-        row(f, "adjusted", total.adjusted)?;
-        row(f, "not goods", total.not_goods)?;
-        row(f, "refused", total.refused)?;
-        row(f, "(of these by an earlier run)", total.before)?;
-        if self.files.len() > 1 {
+        let total = [
+            ("read", total.read),
+            ("booked", total.booked),
+            ("returned", total.returned),
+            ("adjusted", total.adjusted),
+            ("not goods", total.not_goods),
+            ("refused", total.refused),
+            ("(of these by an earlier run)", total.before),
+        ]
+        .map(|(what, totals)| (what.to_owned(), totals));
+        let several = if self.files.len() > 1 { &self.files[..] } else { &[] };
+        let files: Vec<_> = several.iter().map(|file| (file.name.clone(), file.read)).collect();
+        let adjusted: Vec<_> = self.adjusted.iter().map(|sum| (sum.cause.to_owned(), sum.totals)).collect();
+        let not_goods: Vec<_> =
+            self.not_goods.iter().map(|sum| (format!("{} ({})", sum.code, sum.what), sum.totals)).collect();
+        let columns = Columns::of([&total[..], &files, &adjusted, &not_goods].into_iter().flatten());
+
+        writeln!(f)?;
+        columns.heads(f)?;
+        total.iter().try_for_each(|row| columns.row(f, row))?;
+        if !files.is_empty() {
             writeln!(f, "\nfiles")?;
         }
-        for file in self.files.iter().filter(|_| self.files.len() > 1) {
-            row(f, &file.name, file.read)?;
+        for (row, file) in files.iter().zip(several) {
+            columns.row(f, row)?;
             writeln!(
                 f,
                 "    {} booked, {} returned, {} adjusted, {} not goods, {} refused",
                 file.booked.lines, file.returned.lines, file.adjusted.lines, file.not_goods.lines, file.refused.lines
             )?;
         }
-        if !self.adjusted.is_empty() {
-            writeln!(f, "\nadjusted")?;
-        }
-        for Adjusted { cause, totals } in &self.adjusted {
-            row(f, cause, *totals)?;
-        }
-        if !self.not_goods.is_empty() {
-            writeln!(f, "\nnot goods")?;
-        }
-        for NotGoods { code, what, totals } in &self.not_goods {
-            row(f, &format!("{code} ({what})"), *totals)?;
+        for (what, rows) in [("adjusted", adjusted), ("not goods", not_goods)] {
+            if !rows.is_empty() {
+                writeln!(f, "\n{what}")?;
+            }
+            rows.iter().try_for_each(|row| columns.row(f, row))?;
         }
         if !self.refused.is_empty() {
             writeln!(f, "\nrefused")?;

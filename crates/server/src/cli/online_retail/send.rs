@@ -24,6 +24,9 @@ const RETRY_LAST: Duration = Duration::from_secs(5);
 /// Keys tried for one business event: one more for each time it was refused within a day.
 const KEYS_MAX: usize = 20;
 
+/// What is true of every import that ends before its last line.
+pub const GOES_ON: &str = "What was booked stays booked, once. Run the same command again, and it goes on from there.";
+
 /// Why an import ends before its last line.
 #[derive(Debug)]
 pub struct Stopped {
@@ -34,11 +37,7 @@ pub struct Stopped {
 impl fmt::Display for Stopped {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { at, why } = self;
-        write!(
-            f,
-            "the import stopped at {at}: {why}\nWhat was booked stays booked, once. Run the same command again, and it \
-             goes on from there."
-        )
+        write!(f, "the import stopped at {at}: {why}\n{GOES_ON}")
     }
 }
 

@@ -20,6 +20,8 @@ const LINE_BREAKS_MAX: usize = 40;
 pub struct Raw {
     pub number: u64,
     pub fields: Result<Vec<String>, String>,
+    /// How many of the fields are not UTF-8.
+    pub not_utf8: u64,
 }
 
 pub struct Records<'a> {
@@ -50,6 +52,7 @@ impl Iterator for Records<'_> {
         }
         let number = self.number;
         let mut fields = Vec::with_capacity(HEADER.len());
+        let mut not_utf8 = 0;
         let mut end = 0;
         let mut breaks = 0;
         loop {
@@ -57,9 +60,11 @@ impl Iterator for Records<'_> {
                 let line = self.rest.iter().position(|&byte| ends_line(byte));
                 self.advance(line.unwrap_or(self.rest.len()));
                 let reason = "a quoted field does not end with its quote".to_owned();
-                return Some(Raw { number, fields: Err(reason) });
+                return Some(Raw { number, fields: Err(reason), not_utf8: 0 });
             };
-            fields.push(decoded(&field));
+            let text = std::str::from_utf8(&field);
+            not_utf8 += u64::from(text.is_err());
+            fields.push(text.map_or_else(|_| windows_1252(&field), str::to_owned));
             end += length;
             if self.rest.get(end) != Some(&b',') {
                 break;
@@ -67,7 +72,7 @@ impl Iterator for Records<'_> {
             end += 1;
         }
         self.advance(end);
-        Some(Raw { number, fields: Ok(fields) })
+        Some(Raw { number, fields: Ok(fields), not_utf8 })
     }
 }
 
@@ -104,24 +109,16 @@ fn field<'a>(rest: &'a [u8], breaks: &mut usize) -> Option<(Cow<'a, [u8]>, usize
     }
 }
 
-/// UTF-8 where it is, else Windows-1252, which is what the year's export writes for a pound
-/// sign (0xA3).
-fn decoded(bytes: &[u8]) -> String {
+/// What is not UTF-8 is Windows-1252, which is what the year's export writes for a pound sign (0xA3).
+fn windows_1252(bytes: &[u8]) -> String {
     /// 0x80 to 0x9F; the five bytes that Windows-1252 leaves free are not readable.
     const HIGH: [char; 32] = [
         '€', '\u{fffd}', '‚', 'ƒ', '„', '…', '†', '‡', 'ˆ', '‰', 'Š', '‹', 'Œ', '\u{fffd}', 'Ž', '\u{fffd}',
         '\u{fffd}', '‘', '’', '“', '”', '•', '–', '—', '˜', '™', 'š', '›', 'œ', '\u{fffd}', 'ž', 'Ÿ',
     ];
-    let text: Cow<'_, str> = match std::str::from_utf8(bytes) {
-        Ok(text) => text.into(),
-        Err(_) => bytes
-            .iter()
-            .map(|&byte| match byte {
-                0x80..=0x9f => HIGH[usize::from(byte - 0x80)],
-                _ => char::from(byte),
-            })
-            .collect::<String>()
-            .into(),
-    };
-    text.into_owned()
+    let decoded = bytes.iter().map(|&byte| match byte {
+        0x80..=0x9f => HIGH[usize::from(byte - 0x80)],
+        _ => char::from(byte),
+    });
+    decoded.collect()
 }

@@ -98,14 +98,15 @@ fn the_header_must_be_there() {
 #[test]
 fn bytes_that_are_not_utf8_are_windows_1252() {
     let end = b",1,2010-12-01 08:26:00,2,7,UK\n";
-    for (bytes, expected) in [
-        (&b"VOUCHER \xa310"[..], "VOUCHER £10"),
-        ("VOUCHER £10".as_bytes(), "VOUCHER £10"),
-        (b"\x93A\x94 \x80 \x81", "“A” € \u{fffd}"),
-        (b"NUL\0LINE", "NUL LINE"),
+    for (bytes, expected, guessed) in [
+        (&b"VOUCHER \xa310"[..], "VOUCHER £10", true),
+        ("VOUCHER £10".as_bytes(), "VOUCHER £10", false),
+        (b"\x93A\x94 \x80 \x81", "“A” € \u{fffd}", true),
+        (b"NUL\0LINE", "NUL LINE", false),
     ] {
         let file = read(&[b"1,22139,", bytes, end].concat());
         assert_eq!(said(&file), [(2, expected)]);
+        assert_eq!(file.not_utf8, guessed.then_some(NotUtf8 { fields: 1, first_line: 2 }));
     }
 }
 

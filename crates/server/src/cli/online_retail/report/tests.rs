@@ -70,6 +70,23 @@ fn every_line_stands_in_one_sum() {
 }
 
 #[test]
+fn columns_are_as_wide_as_their_widest_entry() {
+    let day = |invoice: u32| {
+        let header = "InvoiceNo,StockCode,Description,Quantity,InvoiceDate,UnitPrice,CustomerID,Country\n";
+        let line = |code: &str| format!("{invoice},{code},X,999999999999,2010-12-01 08:26:00,99999.25,7,UK\n");
+        [header, &line("22139"), &line("POST")].concat()
+    };
+    let name = |day: u32| format!("{}{day}.csv", "a-long-name-".repeat(5));
+    let shown = as_planned(&planned(&[(&name(1), day(1).as_bytes()), (&name(2), day(2).as_bytes())])).to_string();
+    let rows: Vec<&str> = shown.lines().filter(|line| line.starts_with("  ") && !line.starts_with("    ")).collect();
+    assert_eq!(rows.len(), 7 + 2 + 1, "{shown}");
+    for row in &rows {
+        let cells = row.split("  ").filter(|cell| !cell.is_empty()).count();
+        assert_eq!((cells, row.len()), (4, rows[0].len()), "{shown}");
+    }
+}
+
+#[test]
 fn a_second_run_and_refusals_balance_too() {
     let plan = small();
     let mut tally = Tally::of(&plan);
