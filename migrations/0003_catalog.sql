@@ -14,6 +14,8 @@ CREATE TABLE sku (
     created_at timestamptz NOT NULL,
     PRIMARY KEY (tenant_id, sku_id),
     CONSTRAINT sku_code_unique UNIQUE (tenant_id, code_folded),
+    -- What lets a copy of the decimals elsewhere be held true.
+    CONSTRAINT sku_decimals_unique UNIQUE (tenant_id, sku_id, decimals),
     CONSTRAINT sku_decimals_0_to_6 CHECK (decimals BETWEEN 0 AND 6)
 );
 SELECT tenant_wall('sku');

@@ -7,6 +7,8 @@ CREATE TABLE stock_position (
     sku_id uuid NOT NULL,
     warehouse_id uuid NOT NULL,
     position_id uuid NOT NULL,
+    -- The SKU's, so that a movement need not read the SKU.
+    decimals smallint NOT NULL,
     on_hand numeric(18, 6) NOT NULL DEFAULT 0,
     on_order numeric(18, 6) NOT NULL DEFAULT 0,
     allocated numeric(18, 6) NOT NULL DEFAULT 0,
@@ -15,7 +17,7 @@ CREATE TABLE stock_position (
     sequence bigint NOT NULL DEFAULT 0,
     PRIMARY KEY (tenant_id, sku_id, warehouse_id),
     CONSTRAINT stock_position_id_unique UNIQUE (tenant_id, position_id),
-    FOREIGN KEY (tenant_id, sku_id) REFERENCES sku (tenant_id, sku_id),
+    FOREIGN KEY (tenant_id, sku_id, decimals) REFERENCES sku (tenant_id, sku_id, decimals),
     FOREIGN KEY (tenant_id, warehouse_id) REFERENCES warehouse (tenant_id, warehouse_id),
     CONSTRAINT stock_position_on_hand_min CHECK (on_hand >= 0),
     CONSTRAINT stock_position_on_order_min CHECK (on_order >= 0),

@@ -1,7 +1,6 @@
 //! Every table a command may name. The order of the fields is the lock order, hottest last.
 //!
-//! SKU and warehouse rows are only ever read, so they may stand behind the promise that names
-//! them; stock positions come last because everybody wants them.
+//! Stock positions come last because everybody wants them.
 
 use crate::{catalog::sql as catalog, inventory::sql as inventory, tenancy::sql as tenancy};
 
@@ -13,10 +12,10 @@ engine::table_set! {
             api_key: tenancy::ApiKeys,
             sku_code: catalog::SkuCodes,
             warehouse_code: catalog::WarehouseCodes,
-            stock_source: inventory::StockSources,
-            promise: inventory::Promises,
             sku: catalog::Skus,
             warehouse: catalog::Warehouses,
+            stock_source: inventory::StockSources,
+            promise: inventory::Promises,
             position: inventory::Positions,
         }
         logs {

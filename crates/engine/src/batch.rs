@@ -20,7 +20,7 @@ use crate::{
     event, gate,
     number::Numbers,
     run::{Answered, Core},
-    sql::param,
+    sql::{Row, param},
     table::{Load, TableSet},
     tx::{Begin, Step, Tx},
 };
@@ -275,8 +275,9 @@ async fn load<S: TableSet>(
 ) -> Result<(Known, jiff::Timestamp), Failure> {
     let tenant = tenant(calls);
     let names: Vec<&'static str> = set.tables().iter().map(|table| table.name()).collect();
-    // Who is still asking, and after which table.
+    // Who is still asking, and after which table; who asks once more when all is locked.
     let mut asking: Vec<(usize, Option<usize>)> = (0..calls.len()).map(|index| (index, None)).collect();
+    let mut locked: Vec<usize> = Vec::new();
     let mut named: Vec<(usize, S::Wants)> = Vec::new();
     let mut closed = 0;
     loop {
@@ -286,70 +287,100 @@ async fn load<S: TableSet>(
                 still.push((index, after));
                 continue;
             }
-            let asked = catch_unwind(AssertUnwindSafe(|| {
-                let mut wants = S::Wants::default();
-                let next = calls[index].call.wants(set, &mut wants);
-                set.take(&wants);
-                (next, wants)
-            }));
-            // Kept as asked: once a row it named turns out to be held, a call names no more by it.
-            let asked = asked.map(|(next, wants)| {
-                if skip_locked {
-                    named.push((index, wants));
+            match ask(set, &calls[index], &mut outcomes[index]) {
+                None => {}
+                Some((next, wants)) => {
+                    match next {
+                        Next::Complete => {}
+                        Next::Locked => locked.push(index),
+                        Next::After(name) => match names.iter().position(|n| *n == name) {
+                            Some(rank) if rank >= closed => still.push((index, Some(rank))),
+                            _ => outcomes[index] = Some(Err(Fault::Bug(format!("{name} is loaded or unknown")))),
+                        },
+                    }
+                    // Kept as asked: once a row it named turns out to be held, a call names no more by it.
+                    if skip_locked {
+                        named.push((index, wants));
+                    }
                 }
-                next
-            });
-            match asked {
-                Ok(Next::Complete) => {}
-                Ok(Next::After(name)) => match names.iter().position(|n| *n == name) {
-                    Some(rank) if rank >= closed => still.push((index, Some(rank))),
-                    _ => outcomes[index] = Some(Err(Fault::Bug(format!("{name} is loaded or unknown")))),
-                },
-                Err(panic) => outcomes[index] = Some(Err(bug(&*calls[index].call, &*panic))),
             }
         }
         asking = still;
 
         let upto = asking.iter().filter_map(|(_, after)| *after).min().map_or(names.len(), |rank| rank + 1);
-        let last = asking.is_empty();
-        let mut loads: Vec<(usize, Load)> = Vec::new();
-        for (rank, table) in set.tables().into_iter().enumerate().take(upto) {
-            loads.extend(table.loads(skip_locked).into_iter().map(|load| (rank, load)));
-        }
-        let mut steps: Vec<Step> = loads
-            .iter_mut()
-            .map(|(_, load)| {
-                Step::with_suffix(load.sql, std::mem::take(&mut load.suffix), std::mem::take(&mut load.params))
-            })
-            .collect();
-        if last {
-            // GUARD(answers_after_locks): whoever waited for a lock finds the answer that its former
-            // holder stored, and does not decide the same call over again.
+        let find = asking.is_empty().then(|| {
             let keys: Vec<_> = calls.iter().map(|w| w.call.head().key.as_str().to_owned()).collect();
-            steps.push(Step::new(answer::ANSWER_FIND, vec![param(keys)]));
-        }
-        let mut results = tx.run(steps).await?;
-        let found = results.split_off(loads.len()).pop();
-        {
-            let mut tables = set.tables();
-            for ((rank, load), rows) in loads.iter().zip(&results) {
-                tables[*rank].loaded(load, rows);
-            }
-            tables.into_iter().take(upto).for_each(|table| table.close());
-        }
+            Step::new(answer::ANSWER_FIND, vec![param(keys)])
+        });
+        let last = find.is_some();
+        let mut found = fetch(tx, set, upto, skip_locked, find).await?;
+        set.tables().into_iter().take(upto).for_each(|table| table.close());
         closed = upto;
-        if let Some(found) = found {
+        if last {
+            let found = found.pop().unwrap_or_default();
             for (index, wants) in &named {
                 if outcomes[*index].is_none() && set.any_held(wants) {
                     outcomes[*index] = Some(Err(Fault::RowHeld));
                 }
             }
+            gate::pass("batch.locked").await;
+            for index in locked {
+                if outcomes[index].is_none() {
+                    ask(set, &calls[index], &mut outcomes[index]);
+                }
+            }
+            fetch(tx, set, names.len(), skip_locked, None).await?;
             let answers = found.iter().filter_map(|row| answer::read(row, tenant, &core.seal));
             let known = answers.map(|(key, stored)| (key.as_str().to_owned(), stored)).collect();
             return Ok((known, found[0].get("now")));
         }
         gate::pass("batch.rank_loaded").await;
     }
+}
+
+/// What a call names next. Where it panics, that is its outcome.
+fn ask<S: TableSet>(set: &mut S, waiting: &Waiting<S>, outcome: &mut Outcome) -> Option<(Next, S::Wants)> {
+    let asked = catch_unwind(AssertUnwindSafe(|| {
+        let mut wants = S::Wants::default();
+        let next = waiting.call.wants(set, &mut wants);
+        set.take(&wants);
+        (next, wants)
+    }));
+    asked.map_err(|panic| *outcome = Some(Err(bug(&*waiting.call, &*panic)))).ok()
+}
+
+/// Loads what was asked for of the first `upto` tables, with one more statement where there is one;
+/// its rows are returned. Nothing asked, nothing sent.
+async fn fetch<S: TableSet>(
+    tx: &mut Tx,
+    set: &mut S,
+    upto: usize,
+    skip_locked: bool,
+    more: Option<Step>,
+) -> Result<Vec<Vec<Row>>, Failure> {
+    let mut loads: Vec<(usize, Load)> = Vec::new();
+    for (rank, table) in set.tables().into_iter().enumerate().take(upto) {
+        loads.extend(table.loads(skip_locked).into_iter().map(|load| (rank, load)));
+    }
+    let mut steps: Vec<Step> = loads
+        .iter_mut()
+        .map(|(_, load)| {
+            Step::with_suffix(load.sql, std::mem::take(&mut load.suffix), std::mem::take(&mut load.params))
+        })
+        .collect();
+    // GUARD(answers_after_locks): whoever waited for a lock finds the answer that its former holder
+    // stored, and does not decide the same call over again.
+    steps.extend(more);
+    if steps.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut results = tx.run(steps).await?;
+    let found = results.split_off(loads.len());
+    let mut tables = set.tables();
+    for ((rank, load), rows) in loads.iter().zip(&results) {
+        tables[*rank].loaded(load, rows);
+    }
+    Ok(found)
 }
 
 /// Decides in arrival order over the same rows, so that the result equals running one by one.

@@ -35,6 +35,9 @@ pub enum Queue {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
     Complete,
+    /// All that it locks is named. Ask once more when that is loaded: a missing row may need others
+    /// read, to tell why it is missing. Costs a round trip only where it does.
+    Locked,
     /// Ask again once the table of this name is loaded: its rows yield keys of later ones.
     After(&'static str),
 }

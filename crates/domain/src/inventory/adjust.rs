@@ -2,12 +2,12 @@
 
 use super::{
     Moved, MovedLine, Refusal, WRITE,
-    model::{Movement, MovementKind, PositionKey, book},
-    refusal::{check_line, check_source},
+    model::{Movement, MovementKind, PositionKey, book, want_position},
+    refusal::{check_ensured, check_source},
     rules::{self, Stopped},
 };
 use crate::{Cx, Wants, WorkingSet};
-use engine::{Command, Next, Queue, command::Permission};
+use engine::{Command, Next, Queue, command::Permission, table::Want};
 use kernel::{
     id::{SkuId, WarehouseId},
     quantity::Quantity,
@@ -35,6 +35,12 @@ fn not_zero<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Quantity, D::E
     if quantity.is_zero() { Err(de::Error::custom("an adjustment must not be 0")) } else { Ok(quantity) }
 }
 
+impl AdjustLine {
+    const fn key(&self) -> PositionKey {
+        PositionKey { sku: self.sku_id, warehouse: self.warehouse_id }
+    }
+}
+
 /// All lines are booked, or none.
 #[derive(Debug, Clone, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -58,25 +64,23 @@ impl Command<WorkingSet> for Adjust {
         self.lines.len()
     }
 
-    fn wants(&self, _: &WorkingSet, wants: &mut Wants) -> Next {
+    fn wants(&self, set: &WorkingSet, wants: &mut Wants) -> Next {
         for line in &self.lines {
-            wants.sku.read(line.sku_id);
-            wants.warehouse.read(line.warehouse_id);
-            wants.position.ensure(PositionKey { sku: line.sku_id, warehouse: line.warehouse_id });
+            want_position(line.key(), Want::ensure, set, wants);
             if let Some(source) = &line.source {
                 wants.stock_source.read(source.to_string());
             }
         }
-        Next::Complete
+        Next::Locked
     }
 
     fn decide(&self, cx: &mut Cx<'_>) -> Result<Moved, Refusal> {
         let mut lines = Vec::with_capacity(self.lines.len());
         for (line, of) in self.lines.iter().enumerate() {
-            check_line(cx, line, of.sku_id, of.warehouse_id, of.quantity)?;
+            check_ensured(cx, line, of.key(), of.quantity)?;
             check_source(cx, line, of.source.as_deref())?;
-            let key = PositionKey { sku: of.sku_id, warehouse: of.warehouse_id };
-            let position = cx.set.position.get(&key).expect("SKU and warehouse are there, so it was ensured");
+            let key = of.key();
+            let position = cx.set.position.get(&key).expect("check_ensured found it");
             let (wanted, on_hand) = (of.quantity.negated(), position.counters.on_hand);
             let change = rules::adjust(position, of.quantity).map_err(|stopped| match stopped {
                 Stopped::TooLittle(_) if wanted > on_hand => {

@@ -2,12 +2,12 @@
 
 use super::{
     Promised, PromisedLine, Refusal, Short, WRITE,
-    model::{Movement, MovementKind, PositionKey, Promise, book},
+    model::{Movement, MovementKind, PositionKey, Promise, book, want_position},
     refusal::{check_line, check_source},
     rules::{self, Stopped},
 };
 use crate::{Cx, Wants, WorkingSet};
-use engine::{Command, Next, Queue, command::Permission};
+use engine::{Command, Next, Queue, command::Permission, table::Want};
 use kernel::{
     date::Date,
     id::{SkuId, WarehouseId},
@@ -95,19 +95,17 @@ impl Command<WorkingSet> for Allocate {
         2 * self.lines.len()
     }
 
-    fn wants(&self, _: &WorkingSet, wants: &mut Wants) -> Next {
+    fn wants(&self, set: &WorkingSet, wants: &mut Wants) -> Next {
         if !self.seen_short.is_empty() {
             return Next::Complete;
         }
         for line in &self.lines {
-            wants.sku.read(line.sku_id);
-            wants.warehouse.read(line.warehouse_id);
-            wants.position.change(line.key());
+            want_position(line.key(), Want::change, set, wants);
             if let Some(source) = &line.source {
                 wants.stock_source.read(source.to_string());
             }
         }
-        Next::Complete
+        Next::Locked
     }
 
     fn decide(&self, cx: &mut Cx<'_>) -> Result<Promised, Refusal> {
@@ -116,7 +114,7 @@ impl Command<WorkingSet> for Allocate {
         }
         let mut sums: BTreeMap<PositionKey, Quantity> = BTreeMap::new();
         for (line, of) in self.lines.iter().enumerate() {
-            check_line(cx, line, of.sku_id, of.warehouse_id, of.quantity.get())?;
+            check_line(cx, line, of.key(), of.quantity.get())?;
             check_source(cx, line, of.source.as_deref())?;
             let sum = sums.entry(of.key()).or_default();
             *sum = sum.plus(of.quantity.get()).map_err(|_| Refusal::Overflow { line })?;

@@ -1,8 +1,15 @@
 //! Rows of the inventory slice, and the one way a position changes.
 
-use super::{refusal::Refusal, sql::Promises};
+use super::{
+    refusal::Refusal,
+    sql::{Positions, Promises},
+};
 use crate::{Cx, Wants, WorkingSet};
-use engine::{Next, Queue, event::Event, table::Look};
+use engine::{
+    Next, Queue,
+    event::Event,
+    table::{Look, Want},
+};
 use jiff::{Timestamp, civil::Date};
 use kernel::{
     id::{PositionId, PromiseId, SkuId, WarehouseId},
@@ -41,6 +48,8 @@ impl Counters {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Position {
     pub id: PositionId,
+    /// Of its SKU.
+    pub decimals: u8,
     pub counters: Counters,
     pub overcommit_limit: Quantity,
     /// Ledger lines and events so far.
@@ -291,6 +300,23 @@ pub fn queue(mut lines: impl Iterator<Item = (SkuId, WarehouseId)>) -> Queue {
     }
 }
 
+/// Wants a position, by `mode`. Where there is none, SKU and warehouse tell which of them is missing.
+pub fn want_position(
+    key: PositionKey,
+    mode: fn(&mut Want<Positions>, PositionKey),
+    set: &WorkingSet,
+    wants: &mut Wants,
+) {
+    match set.position.look(&key) {
+        Look::Unasked => mode(&mut wants.position, key),
+        Look::Missing => {
+            wants.sku.read(key.sku);
+            wants.warehouse.read(key.warehouse);
+        }
+        Look::Row(_) => {}
+    }
+}
+
 /// Wants the promises a call names, and, once those are loaded, what hangs on them. `lines` are
 /// the promise and the source of each line.
 pub fn want_promises<'a>(
@@ -309,11 +335,7 @@ pub fn want_promises<'a>(
                 next = Next::after::<Promises>();
             }
             Look::Missing => {}
-            Look::Row(row) => {
-                wants.sku.read(row.sku);
-                wants.warehouse.read(row.warehouse);
-                wants.position.change(row.position());
-            }
+            Look::Row(row) => wants.position.change(row.position()),
         }
     }
     next

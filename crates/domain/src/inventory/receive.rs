@@ -2,12 +2,12 @@
 
 use super::{
     Moved, MovedLine, Refusal, WRITE,
-    model::{Movement, MovementKind, PositionKey, book},
-    refusal::{check_line, check_source},
+    model::{Movement, MovementKind, PositionKey, book, want_position},
+    refusal::{check_ensured, check_source},
     rules,
 };
 use crate::{Cx, Wants, WorkingSet};
-use engine::{Command, Next, Queue, command::Permission};
+use engine::{Command, Next, Queue, command::Permission, table::Want};
 use kernel::{
     id::{SkuId, WarehouseId},
     quantity::Positive,
@@ -25,6 +25,12 @@ pub struct ReceiveLine {
     pub quantity: Positive,
     /// The business event this is; when given, it is never booked twice.
     pub source: Option<Source>,
+}
+
+impl ReceiveLine {
+    const fn key(&self) -> PositionKey {
+        PositionKey { sku: self.sku_id, warehouse: self.warehouse_id }
+    }
 }
 
 /// All lines are booked, or none.
@@ -49,27 +55,25 @@ impl Command<WorkingSet> for Receive {
         self.lines.len()
     }
 
-    fn wants(&self, _: &WorkingSet, wants: &mut Wants) -> Next {
+    fn wants(&self, set: &WorkingSet, wants: &mut Wants) -> Next {
         for line in &self.lines {
-            wants.sku.read(line.sku_id);
-            wants.warehouse.read(line.warehouse_id);
-            wants.position.ensure(PositionKey { sku: line.sku_id, warehouse: line.warehouse_id });
+            want_position(line.key(), Want::ensure, set, wants);
             if let Some(source) = &line.source {
                 wants.stock_source.read(source.to_string());
             }
         }
-        Next::Complete
+        Next::Locked
     }
 
     fn decide(&self, cx: &mut Cx<'_>) -> Result<Moved, Refusal> {
         let mut lines = Vec::with_capacity(self.lines.len());
         for (line, of) in self.lines.iter().enumerate() {
             let quantity = of.quantity.get();
-            check_line(cx, line, of.sku_id, of.warehouse_id, quantity)?;
+            check_ensured(cx, line, of.key(), quantity)?;
             check_source(cx, line, of.source.as_deref())?;
             let movement = Movement {
                 line,
-                key: PositionKey { sku: of.sku_id, warehouse: of.warehouse_id },
+                key: of.key(),
                 kind: MovementKind::Receive,
                 change: rules::receive(quantity),
                 quantity,

@@ -1,6 +1,6 @@
 //! Every way stock says no. Each names the line it speaks of.
 
-use super::LINES_MAX;
+use super::{LINES_MAX, model::PositionKey};
 use crate::Cx;
 use engine::Reject;
 use jiff::Timestamp;
@@ -189,18 +189,24 @@ pub fn check_source(cx: &Cx<'_>, line: usize, source: Option<&str>) -> Result<()
     }
 }
 
+/// As [`check_line`], of a line whose position was to be made.
+pub fn check_ensured(cx: &Cx<'_>, line: usize, key: PositionKey, quantity: Quantity) -> Result<(), Refusal> {
+    check_line(cx, line, key, quantity)?;
+    // Where SKU and warehouse are there and the position is not, they came after we looked for them.
+    cx.set.position.get(&key).map(drop).ok_or(Refusal::SkuMissing { line, sku: key.sku })
+}
+
 /// Refuses an unknown SKU or warehouse, and more decimals than the SKU has.
-pub fn check_line(
-    cx: &Cx<'_>,
-    line: usize,
-    sku: SkuId,
-    warehouse: WarehouseId,
-    quantity: Quantity,
-) -> Result<(), Refusal> {
-    let decimals = cx.set.sku.get(&sku).ok_or(Refusal::SkuMissing { line, sku })?.decimals;
-    if cx.set.warehouse.get(&warehouse).is_none() {
-        return Err(Refusal::WarehouseMissing { line, warehouse });
-    }
+pub fn check_line(cx: &Cx<'_>, line: usize, key: PositionKey, quantity: Quantity) -> Result<(), Refusal> {
+    let PositionKey { sku, warehouse } = key;
+    let decimals = match cx.set.position.get(&key) {
+        Some(position) => position.decimals,
+        None => {
+            let decimals = cx.set.sku.get(&sku).ok_or(Refusal::SkuMissing { line, sku })?.decimals;
+            cx.set.warehouse.get(&warehouse).ok_or(Refusal::WarehouseMissing { line, warehouse })?;
+            decimals
+        }
+    };
     if quantity.decimals() > u32::from(decimals) {
         return Err(Refusal::DecimalsTooMany { line, quantity, decimals });
     }

@@ -51,7 +51,7 @@ impl Command<WorkingSet> for Release {
             let (promise_id, wanted) = (of.promise_id, of.quantity.map(Positive::get));
             let promise = cx.set.promise.get(&promise_id);
             let key = promise.ok_or(Refusal::PromiseMissing { line, promise: promise_id })?.position();
-            check_line(cx, line, key.sku, key.warehouse, wanted.unwrap_or_default())?;
+            check_line(cx, line, key, wanted.unwrap_or_default())?;
             check_source(cx, line, of.source.as_deref())?;
             let promise = cx.set.promise.edit(&promise_id).expect("looked at above");
             let change = rules::release(promise, wanted).map_err(|stopped| match stopped {

@@ -55,7 +55,7 @@ impl Command<WorkingSet> for Return {
             let (promise_id, quantity) = (of.promise_id, of.quantity.get());
             let promise = cx.set.promise.get(&promise_id);
             let key = promise.ok_or(Refusal::PromiseMissing { line, promise: promise_id })?.position();
-            check_line(cx, line, key.sku, key.warehouse, quantity)?;
+            check_line(cx, line, key, quantity)?;
             check_source(cx, line, of.source.as_deref())?;
             let promise = cx.set.promise.edit(&promise_id).expect("looked at above");
             let change = rules::take_back(promise, quantity).map_err(|stopped| match stopped {

@@ -111,7 +111,7 @@ mod tests {
     fn position(on_hand: &str, on_order: &str, allocated: &str, reserved: &str, overcommit: &str) -> Position {
         let counters =
             Counters { on_hand: q(on_hand), on_order: q(on_order), allocated: q(allocated), reserved: q(reserved) };
-        Position { id: PositionId::mint(), counters, overcommit_limit: q(overcommit), sequence: 0 }
+        Position { id: PositionId::mint(), decimals: 0, counters, overcommit_limit: q(overcommit), sequence: 0 }
     }
 
     fn promised(quantity: &str, shipped: &str, released: &str, returned: &str) -> Promise {

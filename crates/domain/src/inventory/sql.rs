@@ -33,6 +33,7 @@ pub(super) fn read_counters(row: &Row) -> Counters {
 pub(super) fn read_position(row: &Row) -> Position {
     Position {
         id: row.get::<_, Uuid>("position_id").into(),
+        decimals: u8::try_from(row.get::<_, i16>("decimals")).expect("sku_decimals_0_to_6"),
         counters: read_counters(row),
         overcommit_limit: quantity(row, "overcommit_limit"),
         sequence: row.get("sequence"),
@@ -61,7 +62,7 @@ const POSITION_LOAD: Sql = Sql::new(
     "position_load",
     &[Type::UUID_ARRAY, Type::UUID_ARRAY],
     "
-    SELECT t.sku_id, t.warehouse_id, t.position_id, t.on_hand, t.on_order, t.allocated, t.reserved,
+    SELECT t.sku_id, t.warehouse_id, t.position_id, t.decimals, t.on_hand, t.on_order, t.allocated, t.reserved,
         t.overcommit_limit, t.sequence
     FROM (SELECT unnest($2::uuid[]) AS sku_id, unnest($3::uuid[]) AS warehouse_id) AS k
     CROSS JOIN LATERAL (
@@ -81,8 +82,8 @@ const POSITION_ENSURE: Sql = Sql::new(
     "position_ensure",
     &[Type::UUID_ARRAY, Type::UUID_ARRAY, Type::UUID_ARRAY],
     "
-    INSERT INTO stock_position (tenant_id, sku_id, warehouse_id, position_id)
-    SELECT $1, k.sku_id, k.warehouse_id, k.position_id
+    INSERT INTO stock_position (tenant_id, sku_id, warehouse_id, position_id, decimals)
+    SELECT $1, k.sku_id, k.warehouse_id, k.position_id, s.decimals
     FROM (
         SELECT unnest($2::uuid[]) AS sku_id, unnest($3::uuid[]) AS warehouse_id, unnest($4::uuid[]) AS position_id) AS k
     JOIN sku AS s
@@ -437,7 +438,7 @@ pub const POSITION_LIST: Sql = Sql::new(
     "position_list",
     &[Type::UUID, Type::UUID, Type::UUID, Type::INT8],
     "
-    SELECT t.position_id, t.sku_id, t.warehouse_id, t.on_hand, t.on_order, t.allocated, t.reserved,
+    SELECT t.position_id, t.sku_id, t.warehouse_id, t.decimals, t.on_hand, t.on_order, t.allocated, t.reserved,
         t.overcommit_limit, t.sequence
     FROM stock_position AS t
     WHERE t.tenant_id = $1
@@ -452,7 +453,7 @@ pub const POSITION_FIND: Sql = Sql::new(
     "position_find",
     &[Type::UUID],
     "
-    SELECT t.position_id, t.sku_id, t.warehouse_id, t.on_hand, t.on_order, t.allocated, t.reserved,
+    SELECT t.position_id, t.sku_id, t.warehouse_id, t.decimals, t.on_hand, t.on_order, t.allocated, t.reserved,
         t.overcommit_limit, t.sequence
     FROM stock_position AS t
     WHERE t.tenant_id = $1

@@ -209,7 +209,7 @@ impl Command<Set> for Do {
                     wants.counter.ensure(self.counter.clone());
                     return Next::after::<Counters>();
                 }
-                wants.note.read("late".into());
+                wants.note.change("late".into());
             }
             _ => wants.counter.ensure(self.counter.clone()),
         }

@@ -55,6 +55,26 @@ async fn change_lock() {
 }
 
 #[tokio::test]
+async fn a_sku_that_comes_into_being_while_it_is_received_is_missing_or_there_and_never_half() {
+    let app = Arc::new(App::start().await);
+    let (known, warehouse) = (app.sku("KNOWN").await, app.warehouse("MAIN").await);
+    let stock = Stock { sku: kernel::id::SkuId::mint().to_string(), warehouse };
+    let mut gate = gate::hold("batch.locked");
+    let first = spawn(&app, "/v1/stock/receive", "r", stock.lines(&["5"]));
+    let go = gate.reached().await;
+    let (id, known): (kernel::id::SkuId, kernel::id::SkuId) =
+        (stock.sku.parse().expect("ours"), known.parse().expect("an id"));
+    let admin = app.database.raw_admin().await;
+    let copy = "INSERT INTO sku SELECT tenant_id, $1, 'NEW', 'new', name, unit, decimals, created_at FROM sku WHERE sku_id = $2";
+    admin.execute(copy, &[&id.uuid(), &known.uuid()]).await.expect("another SKU");
+    drop(go);
+    first.await.expect("first").problem(404, "sku_missing");
+    app.post("/v1/stock/receive", "r", &stock.lines(&["5"])).await.ok();
+    assert_eq!(app.position(&stock).await["on_hand"], "5");
+    testkit::app::sweep(app.engine()).await;
+}
+
+#[tokio::test]
 async fn no_key_lock() {
     let app = Arc::new(App::start().await);
     let stock = app.stock("10").await;

@@ -93,8 +93,8 @@ async fn test_11_generic_plans_use_the_keys_on_empty_and_on_large_tables() {
              INSERT INTO sku (tenant_id, sku_id, code, code_folded, name, unit, decimals, created_at)
                  SELECT s.tenant_id, gen_random_uuid(), 'x' || n, 'x' || n, 'x', 'piece', 0, now()
                  FROM sku s, generate_series(1, 5000) n;
-             INSERT INTO stock_position (tenant_id, sku_id, warehouse_id, position_id, on_hand, allocated)
-                 SELECT s.tenant_id, s.sku_id, w.warehouse_id, gen_random_uuid(), 10, 1
+             INSERT INTO stock_position (tenant_id, sku_id, warehouse_id, position_id, decimals, on_hand, allocated)
+                 SELECT s.tenant_id, s.sku_id, w.warehouse_id, gen_random_uuid(), s.decimals, 10, 1
                  FROM sku s, warehouse w ON CONFLICT DO NOTHING;
              INSERT INTO promise (tenant_id, promise_id, sku_id, warehouse_id, quantity, state, priority, created_at)
                  SELECT tenant_id, gen_random_uuid(), sku_id, warehouse_id, 1, 'open', 0, now() FROM stock_position;
@@ -166,8 +166,8 @@ async fn test_11_a_plan_made_on_a_small_table_does_not_outlive_its_growth() {
     admin
         .batch_execute(
             "SET session_replication_role = replica;
-             INSERT INTO stock_position (tenant_id, sku_id, warehouse_id, position_id)
-                 SELECT p.tenant_id, gen_random_uuid(), p.warehouse_id, gen_random_uuid()
+             INSERT INTO stock_position (tenant_id, sku_id, warehouse_id, position_id, decimals)
+                 SELECT p.tenant_id, gen_random_uuid(), p.warehouse_id, gen_random_uuid(), 0
                  FROM stock_position AS p, generate_series(1, 10000)",
         )
         .await

@@ -3,7 +3,7 @@
 //!
 //! B1 and B2 are the pattern as it is taught: the key is claimed by a row, which the end fills with
 //! the answer. B3 looks for the answer and inserts it complete at the end, which is one write less.
-//! None of them reads SKU and warehouse, which the product does.
+//! As the product, none of them reads SKU and warehouse of a position that is there.
 
 use super::{place::said, stock::Item};
 use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod};

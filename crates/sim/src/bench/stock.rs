@@ -55,8 +55,8 @@ const SKUS: &str = "
 
 const EMPTY: &str = "TRUNCATE stock_position, promise, stock_ledger, stock_source, event, audit, answer";
 const POSITIONS: &str = "
-    INSERT INTO stock_position (tenant_id, sku_id, warehouse_id, position_id, on_hand, sequence)
-    SELECT t.tenant, t.sku, t.warehouse, t.position, $5::int8, 1
+    INSERT INTO stock_position (tenant_id, sku_id, warehouse_id, position_id, decimals, on_hand, sequence)
+    SELECT t.tenant, t.sku, t.warehouse, t.position, 0, $5::int8, 1
     FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::uuid[]) AS t (tenant, sku, warehouse, position)";
 const LEDGER: &str = "
     INSERT INTO stock_ledger (tenant_id, position_id, sequence, kind, on_hand, on_order, allocated, reserved, at)
