@@ -42,7 +42,7 @@ pub(crate) fn store(mut entries: Vec<Entry<'_>>, at: Timestamp) -> Write {
         sql: AUDIT_STORE,
         params: vec![
             param(entries.iter().map(|entry| entry.head.call.uuid()).collect::<Vec<_>>()),
-            param(each(|head| head.actor.clone())),
+            param(each(|head| head.actor.id.clone())),
             param(entries.iter().map(|entry| entry.command).collect::<Vec<_>>()),
             param(entries.iter().map(|entry| entry.outcome).collect::<Vec<_>>()),
             param(each(|head| head.key.as_str().to_owned())),

@@ -96,6 +96,22 @@ pub trait Command<S: TableSet>: Send + Sync + 'static {
 /// Makes the bytes of the answer, before the commit and without looking anything up.
 pub type Encode<D, R> = fn(Result<&D, &R>, &Numbers) -> Answer;
 
+/// Who asks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Actor {
+    /// For the audit: an API key's id, `operator`.
+    pub id: String,
+    /// For people who are told who it was.
+    pub name: String,
+}
+
+impl Actor {
+    /// Whoever runs the server.
+    pub fn operator() -> Self {
+        Self { id: "operator".into(), name: "the operator".into() }
+    }
+}
+
 /// Everything about a call but the command.
 #[derive(Debug, Clone)]
 pub struct Head {
@@ -103,8 +119,7 @@ pub struct Head {
     pub tenant: TenantId,
     pub key: Key,
     pub fingerprint: Fingerprint,
-    /// Who, for the audit: an API key's id, `operator`.
-    pub actor: String,
+    pub actor: Actor,
     pub correlation: String,
     pub remote: Option<String>,
 }
@@ -118,7 +133,7 @@ pub struct Cx<'a, S: TableSet> {
     pub(crate) ids: &'a mut Ids,
     pub(crate) events: &'a mut Vec<(Event, String)>,
     pub(crate) numbers: &'a mut Numbers,
-    pub(crate) correlation: &'a str,
+    pub(crate) head: &'a Head,
 }
 
 impl<S: TableSet> Cx<'_, S> {
@@ -127,8 +142,13 @@ impl<S: TableSet> Cx<'_, S> {
         Id::from(self.ids.next())
     }
 
+    /// Who asks, from where, under which correlation id.
+    pub fn head(&self) -> &'_ Head {
+        self.head
+    }
+
     pub fn event(&mut self, event: Event) {
-        self.events.push((event, self.correlation.to_owned()));
+        self.events.push((event, self.head.correlation.clone()));
     }
 
     /// A gapless number, known only when the answer is encoded.
@@ -223,7 +243,7 @@ impl<S: TableSet, C: Command<S>> AnyCall<S> for Call<S, C> {
             ids: &mut self.ids,
             events: batch.events,
             numbers: batch.numbers,
-            correlation: &self.head.correlation,
+            head: &self.head,
         });
         let verdict = match &outcome {
             Ok(_) => Verdict::Done,

@@ -24,6 +24,6 @@ pub mod tx;
 
 mod run;
 
-pub use command::{Call, Command, Cx, Encode, Head, Next, Queue, Reject};
+pub use command::{Actor, Call, Command, Cx, Encode, Head, Next, Queue, Reject};
 pub use error::Fault;
 pub use run::{Answered, Config, Engine, statements};

@@ -10,7 +10,7 @@ use axum::{
 };
 use domain::tenancy::model::Credential;
 use domain::{Engine, tenancy};
-use engine::{command::Permission, error::StepError};
+use engine::{Actor, command::Permission, error::StepError};
 use kernel::id::{ApiKeyId, TenantId};
 use moka::future::Cache;
 use sha2::{Digest, Sha256};
@@ -22,6 +22,7 @@ const KEY_CACHE_TTL: Duration = Duration::from_secs(5);
 const KEY_CACHE_KEYS_MAX: u64 = 10_000;
 
 struct Known {
+    name: String,
     secret_hash: [u8; 32],
     permissions: Vec<String>,
     revoked: bool,
@@ -48,7 +49,7 @@ impl Keys {
             let row = tenancy::read::api_key(engine, tenant, key).await?;
             Ok(row.map(|row| {
                 let revoked = row.revoked_at.is_some();
-                Arc::new(Known { secret_hash: row.secret_hash, permissions: row.permissions, revoked })
+                Arc::new(Known { name: row.name, secret_hash: row.secret_hash, permissions: row.permissions, revoked })
             }))
         };
         self.0.try_get_with((tenant, key), load).await
@@ -65,10 +66,15 @@ impl Keys {
 pub struct Caller {
     pub tenant: TenantId,
     pub api_key: ApiKeyId,
+    pub name: String,
     pub permissions: Vec<String>,
 }
 
 impl Caller {
+    pub fn actor(&self) -> Actor {
+        Actor { id: self.api_key.to_string(), name: self.name.clone() }
+    }
+
     pub fn may(&self, needed: Permission) -> Result<(), Problem> {
         if self.permissions.iter().any(|permission| permission == needed.0) {
             Ok(())
@@ -114,8 +120,8 @@ impl FromRequestParts<SharedApp> for Caller {
             let right: bool = hash(&secret).ct_eq(&known.secret_hash).into();
             right && !known.revoked
         });
-        let permissions = known.ok_or_else(unknown_key)?.permissions.clone();
-        Ok(Self { tenant, api_key, permissions })
+        let known = known.ok_or_else(unknown_key)?;
+        Ok(Self { tenant, api_key, name: known.name.clone(), permissions: known.permissions.clone() })
     }
 }
 

@@ -338,7 +338,7 @@ impl Toy {
             tenant: self.tenant,
             key: Key::new(key).expect("a key"),
             fingerprint: Fingerprint::of("TOY", "do", None, body.as_bytes()).expect("JSON"),
-            actor: "test".into(),
+            actor: engine::Actor::operator(),
             correlation: key.into(),
             remote: None,
         }

@@ -183,7 +183,7 @@ fn head(parts: &Parts, caller: &Caller, key: Key, body: &[u8]) -> Result<Head, P
         tenant: caller.tenant,
         key,
         fingerprint,
-        actor: caller.api_key.to_string(),
+        actor: caller.actor(),
         correlation,
         remote,
     })

@@ -2,7 +2,7 @@
 
 use domain::{Engine, WorkingSet};
 use engine::{
-    Answered, Command, Encode, Fault, Head,
+    Actor, Answered, Command, Encode, Fault, Head,
     answer::{Answer, Fingerprint, Key},
 };
 use kernel::id::{CallId, TenantId};
@@ -36,7 +36,7 @@ pub async fn submit_or_replay<C: Command<WorkingSet>>(
     let key = Key::new(key).ok_or_else(|| Fault::Bug(format!("{key:?} is no idempotency key")))?;
     let call = CallId::mint();
     let head =
-        Head { call, tenant, key, fingerprint, actor: "operator".into(), correlation: call.to_string(), remote: None };
+        Head { call, tenant, key, fingerprint, actor: Actor::operator(), correlation: call.to_string(), remote: None };
     engine.submit(head, command, encode).await
 }
 

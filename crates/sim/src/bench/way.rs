@@ -11,7 +11,7 @@ use domain::{
     inventory::{Allocate, AllocateLine, Priority, Promised, Refusal},
 };
 use engine::{
-    Encode, Head,
+    Actor, Encode, Head,
     answer::{Fingerprint, Key},
 };
 use kernel::{
@@ -77,7 +77,7 @@ impl Caller {
                     tenant: item.tenant.into(),
                     key: Key::new(key).ok_or("no key")?,
                     fingerprint: *fingerprint,
-                    actor: "bench".into(),
+                    actor: Actor { id: "bench".into(), name: "bench".into() },
                     correlation: call.uuid().simple().to_string(),
                     remote: Some("127.0.0.1".into()),
                 };
