@@ -60,6 +60,25 @@ CREATE TABLE audit (
 SELECT tenant_wall('audit');
 GRANT SELECT, INSERT ON audit TO tallyhold_server;
 
+-- What a document that people edit held after each change, and who made it. Append-only by privilege.
+CREATE TABLE document_version (
+    tenant_id uuid NOT NULL,
+    document_id uuid NOT NULL,
+    version bigint NOT NULL,
+    -- The kind of document: its aggregate's name.
+    document text NOT NULL,
+    data json NOT NULL,
+    actor text NOT NULL,
+    actor_name text NOT NULL,
+    remote text,
+    correlation_id text NOT NULL,
+    at timestamptz NOT NULL,
+    PRIMARY KEY (tenant_id, document_id, version),
+    CONSTRAINT document_version_from_1 CHECK (version >= 1)
+);
+SELECT tenant_wall('document_version');
+GRANT SELECT, INSERT ON document_version TO tallyhold_server;
+
 -- Gapless document numbers. `last` is the number given last.
 CREATE TABLE number_range (
     tenant_id uuid NOT NULL,

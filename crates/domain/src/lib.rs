@@ -3,11 +3,14 @@
 //! Owns the working set (and with it the lock order), the registry of commands and the list of
 //! migrations. Never begins or commits anything, and never knows a status code.
 //!
-//! A lower slice never calls up: tenancy ← catalog ← inventory.
+//! A lower slice never calls up: tenancy ← catalog, parties ← inventory.
 
 pub mod catalog;
+pub mod document;
 pub mod inventory;
 mod migrations;
+mod natural_key;
+pub mod parties;
 pub mod registry;
 pub mod tenancy;
 pub mod verify;

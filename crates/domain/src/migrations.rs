@@ -21,4 +21,5 @@ migrations! {
     2 "engine" "0002_engine.sql";
     3 "catalog" "0003_catalog.sql";
     4 "inventory" "0004_inventory.sql";
+    5 "parties" "0005_parties.sql";
 }

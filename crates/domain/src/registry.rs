@@ -1,7 +1,7 @@
 //! The list of commands. Doors, the permission matrix and the generic tests are made from it or
 //! checked against it.
 
-use crate::{WorkingSet, catalog, inventory, tenancy};
+use crate::{WorkingSet, catalog, document, inventory, parties, tenancy};
 use engine::{Command, command::Permission};
 
 /// What is known of a command without a value of it.
@@ -23,6 +23,10 @@ pub const COMMANDS: &[Entry] = &[
     entry::<tenancy::RevokeApiKey>(),
     entry::<catalog::CreateSku>(),
     entry::<catalog::CreateWarehouse>(),
+    entry::<parties::CreateCustomer>(),
+    entry::<parties::ChangeCustomer>(),
+    entry::<parties::CreateCustomerGroup>(),
+    entry::<parties::ChangeCustomerGroup>(),
     entry::<inventory::Receive>(),
     entry::<inventory::Adjust>(),
     entry::<inventory::Allocate>(),
@@ -32,8 +36,16 @@ pub const COMMANDS: &[Entry] = &[
 ];
 
 /// Every permission an API key may carry.
-pub const PERMISSIONS: &[Permission] =
-    &[tenancy::MANAGE, tenancy::AUDIT, catalog::READ, catalog::WRITE, inventory::READ, inventory::WRITE];
+pub const PERMISSIONS: &[Permission] = &[
+    tenancy::MANAGE,
+    tenancy::AUDIT,
+    catalog::READ,
+    catalog::WRITE,
+    parties::READ,
+    parties::WRITE,
+    inventory::READ,
+    inventory::WRITE,
+];
 
 /// What a request's value must be before it is queued, as far as no data is needed to tell.
 pub trait Checked {
@@ -46,6 +58,28 @@ pub trait Checked {
 
 impl Checked for catalog::CreateSku {}
 impl Checked for catalog::CreateWarehouse {}
+impl Checked for parties::CreateCustomerGroup {}
+
+impl Checked for parties::CreateCustomer {
+    fn check(&self) -> Result<(), (String, String)> {
+        self.0.check()
+    }
+}
+
+macro_rules! checked_patches {
+    ($($patch:ty),*) => {$(
+        impl Checked for $patch {
+            fn check(&self) -> Result<(), (String, String)> {
+                match self.names().is_empty() {
+                    true => Err(("body".into(), "a change names at least one field".into())),
+                    false => Ok(()),
+                }
+            }
+        }
+    )*};
+}
+
+checked_patches!(parties::CustomerPatch, parties::CustomerGroupPatch);
 
 macro_rules! checked_lines {
     ($($command:ty),*) => {$(
@@ -69,7 +103,13 @@ checked_lines!(
 
 /// Every statement of every slice, for the test that prepares them all.
 pub fn queries() -> Vec<engine::sql::Sql> {
-    let slices = [tenancy::sql::QUERIES, catalog::sql::QUERIES, inventory::sql::QUERIES];
+    let slices = [
+        tenancy::sql::QUERIES,
+        catalog::sql::QUERIES,
+        parties::sql::QUERIES,
+        document::QUERIES,
+        inventory::sql::QUERIES,
+    ];
     let checks = crate::verify::CHECKS.iter().map(|check| check.sql);
     slices.into_iter().flatten().copied().chain(checks).collect()
 }

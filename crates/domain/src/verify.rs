@@ -177,6 +177,54 @@ pub const CHECKS: &[Check] = &[
                 WHEN 'ship' THEN 'inventory.stock_shipped'
                 ELSE 'inventory.stock_returned' END
         LIMIT $2"),
+    check!("verify_document_version", "document_version", "a document's versions are 1 to its own, and the last is what it holds",
+        "
+        SELECT coalesce(t.document || ' ' || t.id, v.document || ' ' || v.document_id),
+            'versions 1 to ' || coalesce(t.version, 0) || ' of ' || coalesce(t.name, 'nothing'),
+            coalesce(v.versions, 0) || ' versions up to ' || coalesce(v.last, 0) || ' of ' || coalesce(v.name, 'nothing')
+        FROM (
+            SELECT 'customer' AS document, customer_id AS id, version, name
+            FROM customer
+            WHERE tenant_id = $1
+            UNION ALL
+            SELECT 'customer_group', customer_group_id, version, name
+            FROM customer_group
+            WHERE tenant_id = $1) AS t
+        FULL JOIN (
+            SELECT document, document_id, count(*) AS versions, max(version) AS last,
+                (array_agg(data ->> 'name' ORDER BY version DESC))[1] AS name
+            FROM document_version
+            WHERE tenant_id = $1
+            GROUP BY document, document_id) AS v
+            ON v.document = t.document
+            AND v.document_id = t.id
+        WHERE (t.version, t.version, t.name) IS DISTINCT FROM (v.versions, v.last, v.name)
+        LIMIT $2"),
+    check!("verify_document_event", "document_version", "each version has exactly one event, and each event of a document its version",
+        "
+        SELECT coalesce(v.document, e.aggregate) || ' ' || coalesce(v.document_id, e.aggregate_id) || ' '
+                || coalesce(v.version, e.sequence),
+            'one version, one event',
+            CASE WHEN e.aggregate_id IS NULL THEN 'a version without event'
+                WHEN v.document_id IS NULL THEN 'an event without version'
+                ELSE e.events || ' events' END
+        FROM (
+            SELECT document, document_id, version
+            FROM document_version
+            WHERE tenant_id = $1) AS v
+        FULL JOIN (
+            SELECT aggregate, aggregate_id, sequence, count(*) AS events
+            FROM event
+            WHERE tenant_id = $1
+                AND aggregate <> 'stock_position'
+            GROUP BY aggregate, aggregate_id, sequence) AS e
+            ON e.aggregate = v.document
+            AND e.aggregate_id = v.document_id
+            AND e.sequence = v.version
+        WHERE v.document_id IS NULL
+            OR e.aggregate_id IS NULL
+            OR e.events <> 1
+        LIMIT $2"),
     check!("verify_event_id", "event", "an event id is given once",
         "
         SELECT t.event_id::text, '1', count(*)::text

@@ -2,7 +2,7 @@
 //!
 //! Stock positions come last because everybody wants them.
 
-use crate::{catalog::sql as catalog, inventory::sql as inventory, tenancy::sql as tenancy};
+use crate::{catalog::sql as catalog, inventory::sql as inventory, parties::sql as parties, tenancy::sql as tenancy};
 
 engine::table_set! {
     pub struct WorkingSet asked by Wants {
@@ -12,6 +12,12 @@ engine::table_set! {
             api_key: tenancy::ApiKeys,
             sku_code: catalog::SkuCodes,
             warehouse_code: catalog::WarehouseCodes,
+            customer_group_name: parties::CustomerGroupNames,
+            customer_name: parties::CustomerNames,
+            customer_tax_id: parties::CustomerTaxIds,
+            customer_group: parties::CustomerGroups,
+            customer: parties::Customers,
+            document_version: engine::history::Versions,
             sku: catalog::Skus,
             warehouse: catalog::Warehouses,
             stock_source: inventory::StockSources,

@@ -32,6 +32,8 @@ kinds! {
     Warehouse "whs" WarehouseId;
     Position "pos" PositionId;
     Promise "prm" PromiseId;
+    Customer "cus" CustomerId;
+    CustomerGroup "cgr" CustomerGroupId;
     Event "evt" EventId;
     Call "cal" CallId;
 }

@@ -132,6 +132,13 @@ texts! {
     Name 200 "Kestrel Overshirt, Washed Indigo, M";
     /// The unit a SKU is counted in.
     Unit 16 "piece";
+    /// A number that a tax office gave.
+    TaxId 40 "GB 123 4567 89";
+    /// What people write to.
+    Email 254 "orders@boutique.example";
+    Phone 40 "+1 512 555 0100";
+    /// A line of an address.
+    Line 100 "1100 South Congress Avenue";
     /// Why somebody did it, in their own words.
     Reason 500 "two units water damaged";
     /// The business event a movement stands for, in the caller's own terms.

@@ -193,10 +193,28 @@ impl App {
         self.send(request.json(body)).await
     }
 
+    /// A save over the version that `etag` names.
+    pub async fn patch(&self, path: &str, key: &str, etag: &str, body: &Value) -> Reply {
+        self.send(self.save(path, key, etag, body)).await
+    }
+
+    /// A save, ready to be sent.
+    pub fn save(&self, path: &str, key: &str, etag: &str, body: &Value) -> reqwest::RequestBuilder {
+        let request = self.request(Method::PATCH, path).bearer_auth(&self.token).header("idempotency-key", key);
+        request.header("if-match", etag).json(body)
+    }
+
     /// Bytes as they are, said to be JSON.
     pub async fn post_bytes(&self, path: &str, key: &str, bytes: impl Into<Vec<u8>>) -> Reply {
         let request = self.request(Method::POST, path).bearer_auth(&self.token).header("idempotency-key", key);
         self.send(request.header("content-type", "application/json").body(bytes.into())).await
+    }
+
+    /// Until so many calls wait in the lanes.
+    pub async fn until_waiting(&self, calls: usize) {
+        while self.engine().waiting().iter().sum::<usize>() < calls {
+            tokio::task::yield_now().await;
+        }
     }
 
     /// A SKU of whole pieces; its id.
@@ -214,6 +232,13 @@ impl App {
         let body = json!({"code": code, "name": code});
         let made = self.post("/v1/warehouses", &format!("warehouse|{code}"), &body).await.ok();
         made["warehouse_id"].as_str().expect("a warehouse id").to_owned()
+    }
+
+    /// A customer who pays in euros; its id.
+    pub async fn customer(&self, name: &str) -> String {
+        let body = json!({"name": name, "currency": "EUR"});
+        let made = self.post("/v1/customers", &format!("customer|{name}"), &body).await.ok();
+        made["customer_id"].as_str().expect("a customer id").to_owned()
     }
 
     /// A SKU and a warehouse with `quantity` units in it.

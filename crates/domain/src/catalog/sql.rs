@@ -1,6 +1,7 @@
 //! Every statement of the catalog slice.
 
 use super::model::{Sku, Warehouse};
+use crate::natural_key;
 use engine::{
     number::Numbers,
     sql::{Param, Row, Sql, Type, Write, param},
@@ -91,44 +92,7 @@ pub(super) fn read_sku(row: &Row) -> Sku {
     }
 }
 
-/// Codes in use: read to tell a taken one from a free one, never stored.
-pub struct SkuCodes;
-
-const SKU_CODE_LOAD: Sql = Sql::new(
-    "sku_code_load",
-    &[Type::TEXT_ARRAY],
-    "
-    SELECT t.code_folded, t.sku_id
-    FROM (SELECT unnest($2::text[]) AS code_folded) AS k
-    CROSS JOIN LATERAL (
-        SELECT *
-        FROM sku AS r
-        WHERE r.tenant_id = $1
-            AND r.code_folded = k.code_folded
-        OFFSET 0) AS t",
-);
-
-impl Table for SkuCodes {
-    type Key = String;
-    type Row = SkuId;
-    const NAME: &'static str = "sku_code";
-    const LOCKED: bool = false;
-    const LOAD: Sql = SKU_CODE_LOAD;
-
-    fn keys(keys: &[String]) -> Vec<Param> {
-        vec![param(keys.to_vec())]
-    }
-    fn read(row: &Row) -> (String, SkuId) {
-        (row.get("code_folded"), row.get::<_, Uuid>("sku_id").into())
-    }
-    /// The SKU's own row carries the code; the slot only lets later commands of the batch see it.
-    fn store(_: &[Change<'_, Self>], _: &Numbers) -> Vec<Write> {
-        Vec::new()
-    }
-    fn statements() -> Vec<Sql> {
-        Vec::new()
-    }
-}
+natural_key!(SkuCodes "sku_code": "code_folded" of "sku", to "sku_id" SkuId);
 
 pub struct Warehouses;
 
@@ -198,44 +162,7 @@ pub(super) fn read_warehouse(row: &Row) -> Warehouse {
     }
 }
 
-/// Codes in use: read to tell a taken one from a free one, never stored.
-pub struct WarehouseCodes;
-
-const WAREHOUSE_CODE_LOAD: Sql = Sql::new(
-    "warehouse_code_load",
-    &[Type::TEXT_ARRAY],
-    "
-    SELECT t.code_folded, t.warehouse_id
-    FROM (SELECT unnest($2::text[]) AS code_folded) AS k
-    CROSS JOIN LATERAL (
-        SELECT *
-        FROM warehouse AS r
-        WHERE r.tenant_id = $1
-            AND r.code_folded = k.code_folded
-        OFFSET 0) AS t",
-);
-
-impl Table for WarehouseCodes {
-    type Key = String;
-    type Row = WarehouseId;
-    const NAME: &'static str = "warehouse_code";
-    const LOCKED: bool = false;
-    const LOAD: Sql = WAREHOUSE_CODE_LOAD;
-
-    fn keys(keys: &[String]) -> Vec<Param> {
-        vec![param(keys.to_vec())]
-    }
-    fn read(row: &Row) -> (String, WarehouseId) {
-        (row.get("code_folded"), row.get::<_, Uuid>("warehouse_id").into())
-    }
-    /// As for [`SkuCodes`].
-    fn store(_: &[Change<'_, Self>], _: &Numbers) -> Vec<Write> {
-        Vec::new()
-    }
-    fn statements() -> Vec<Sql> {
-        Vec::new()
-    }
-}
+natural_key!(WarehouseCodes "warehouse_code": "code_folded" of "warehouse", to "warehouse_id" WarehouseId);
 
 pub const SKU_LIST: Sql = Sql::new(
     "sku_list",

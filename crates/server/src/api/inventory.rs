@@ -3,7 +3,7 @@
 use super::{
     Problem, SharedApp, found,
     problem::{ReadProblems, WriteProblems},
-    query::{PageOf, PageParams, PathId, Query},
+    query::{AfterSequence, PageOf, PageParams, PathId, Query},
     write::{Write, WriteHeaders, ok},
 };
 use crate::auth::Caller;
@@ -14,7 +14,7 @@ use domain::inventory::{
 };
 use kernel::{
     id::{Position, PositionId, Promise, PromiseId, SkuId, WarehouseId},
-    page::{Limit, Page},
+    page::Page,
 };
 use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
@@ -147,32 +147,6 @@ async fn position(
 ) -> Result<Response, Problem> {
     caller.may(inventory::READ)?;
     found(read::position(&app.engine, caller.tenant, id).await?, "stock position", &id)
-}
-
-/// A place in a position's ledger; 0 is before its first line.
-#[derive(Debug, Clone, Copy, Default)]
-struct Sequence(i64);
-
-impl<'de> Deserialize<'de> for Sequence {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        let plain = text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok()).flatten();
-        plain.map(Self).ok_or_else(|| serde::de::Error::custom("must be a sequence: a whole number from 0"))
-    }
-}
-
-/// After which line of a position.
-#[derive(Debug, Deserialize, IntoParams)]
-#[into_params(parameter_in = Query)]
-struct AfterSequence {
-    /// The `next` of the page before: a sequence.
-    #[serde(default)]
-    #[param(value_type = Option<i64>, minimum = 0)]
-    after: Sequence,
-    /// Rows a page, 50 when not said.
-    #[serde(default)]
-    #[param(value_type = Option<u32>, minimum = 1, maximum = 200)]
-    limit: Limit,
 }
 
 /// The ledger of a position: every change of its counters, in order, without a hole. Needs

@@ -1,8 +1,10 @@
 //! The HTTP API: `/v1/…`, its description at `/openapi.json`, the page to try it at `/docs`.
 
 mod catalog;
+mod document;
 mod health;
 mod inventory;
+mod parties;
 mod problem;
 mod query;
 mod tenancy;
@@ -65,6 +67,7 @@ pub type SharedApp = Arc<App>;
     tags(
         (name = "tenancy", description = "Your tenant, its API keys, its audit"),
         (name = "catalog", description = "SKUs and warehouses"),
+        (name = "parties", description = "Customers and their groups"),
         (name = "inventory", description = "Stock, and what is promised of it"),
         (name = "operation", description = "Health and metrics"),
     ),
@@ -85,6 +88,7 @@ fn routes() -> OpenApiRouter<SharedApp> {
     OpenApiRouter::with_openapi(Description::openapi())
         .merge(tenancy::routes())
         .merge(catalog::routes())
+        .merge(parties::routes())
         .merge(inventory::routes())
         .merge(health::routes())
 }

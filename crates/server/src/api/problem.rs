@@ -73,6 +73,11 @@ impl Problem {
         Self::new(StatusCode::NOT_FOUND, "not_found", detail)
     }
 
+    pub fn precondition_required() -> Self {
+        let detail = "If-Match: a save names the version it began from, by the ETag the document was read with";
+        Self::new(StatusCode::PRECONDITION_REQUIRED, "if_match_missing", detail)
+    }
+
     pub fn too_large(bytes_max: usize) -> Self {
         let detail = format!("the body has more than {bytes_max} bytes; send fewer lines at a time");
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", detail)
@@ -222,6 +227,20 @@ impl IntoResponses for ReadProblems {
             (422, "a query parameter is wrong; `errors` names it"),
             (503, "try again after Retry-After"),
         ])
+    }
+}
+
+/// What a save of a document may answer beside its result.
+pub struct EditProblems;
+
+impl IntoResponses for EditProblems {
+    fn responses() -> std::collections::BTreeMap<String, RefOr<Described>> {
+        let mut responses = WriteProblems::responses();
+        responses.extend(describe(&[
+            (409, "saved by somebody else in between: `version_conflict` tells what changed; or a name is taken"),
+            (428, "no If-Match"),
+        ]));
+        responses
     }
 }
 

@@ -1,6 +1,7 @@
 //! Query strings and ids in paths.
 
 use super::Problem;
+use crate::auth::Caller;
 use axum::{
     extract::{FromRequestParts, MatchedPath, Path, Request, State},
     http::{Method, request::Parts},
@@ -11,7 +12,7 @@ use kernel::{
     id::{Id, Kind},
     page::Limit,
 };
-use serde::{Deserialize, de::DeserializeOwned};
+use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use std::{borrow::Cow, collections::HashMap, sync::Arc};
 use utoipa::openapi::{OpenApi, RefOr, path::ParameterIn};
 
@@ -122,6 +123,32 @@ pub struct PageParams {
     limit: Option<u32>,
 }
 
+/// A place in what is counted from 1: a ledger, a history; 0 is before its first.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Sequence(pub i64);
+
+impl<'de> Deserialize<'de> for Sequence {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let plain = text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok()).flatten();
+        plain.map(Self).ok_or_else(|| serde::de::Error::custom("must be a whole number from 0"))
+    }
+}
+
+/// A page of what is counted, after which number.
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct AfterSequence {
+    /// The `next` of the page before: a number.
+    #[serde(default)]
+    #[param(value_type = Option<i64>, minimum = 0)]
+    pub after: Sequence,
+    /// Rows a page, 50 when not said.
+    #[serde(default)]
+    #[param(value_type = Option<u32>, minimum = 1, maximum = 200)]
+    pub limit: Limit,
+}
+
 /// The one id in a path; a wrong spelling or kind is a 404, since nothing can be there.
 pub struct PathId<K: Kind>(pub Id<K>);
 
@@ -129,6 +156,8 @@ impl<K: Kind, S: Send + Sync> FromRequestParts<S> for PathId<K> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        // A stranger is not told which paths could be right.
+        Caller::credential(&parts.headers)?;
         let Path(text) = Path::<String>::from_request_parts(parts, state)
             .await
             .map_err(|_| Problem::missing(format!("{} holds no id", parts.uri.path())))?;

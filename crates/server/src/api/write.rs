@@ -78,7 +78,7 @@ async fn door<C: Command<WorkingSet>>(parts: &mut Parts, app: &SharedApp) -> Res
     Ok((caller, key))
 }
 
-fn key(headers: &HeaderMap) -> Result<Key, Problem> {
+pub fn key(headers: &HeaderMap) -> Result<Key, Problem> {
     let wrong = |detail| Problem::malformed("idempotency_key_missing", detail);
     let mut sent = headers.get_all(IDEMPOTENCY_KEY).iter();
     let Some(value) = sent.next() else {
@@ -258,7 +258,7 @@ pub fn created<D: Serialize + Located, R: Reject>(outcome: Result<&D, &R>, _: &N
         .map_or_else(rejected, |done| Answer { location: Some(done.location()), ..Answer::json(201, json_bytes(done)) })
 }
 
-fn json_bytes(value: &impl Serialize) -> Bytes {
+pub fn json_bytes(value: &impl Serialize) -> Bytes {
     serde_json::to_vec(value).expect("views are plain JSON").into()
 }
 

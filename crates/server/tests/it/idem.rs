@@ -14,7 +14,11 @@ fn writes() -> Vec<(Method, String)> {
     for (path, item) in paths {
         for method in ["post", "put", "patch", "delete"] {
             if item.get(method).is_some() {
-                let path = path.replace("{api_key_id}", "key_0198c0de5eed70008000000000000001");
+                let path = [("api_key_id", "key"), ("customer_id", "cus"), ("customer_group_id", "cgr")]
+                    .into_iter()
+                    .fold(path.clone(), |path, (name, prefix)| {
+                        path.replace(&format!("{{{name}}}"), &format!("{prefix}_0198c0de5eed70008000000000000001"))
+                    });
                 assert!(!path.contains('{'), "{path} has an id this test does not fill in");
                 writes.push((method.to_uppercase().parse().expect("a method"), path));
             }
@@ -320,6 +324,8 @@ async fn test_05_the_same_message_three_times_has_one_effect_on_every_route() {
         ("/v1/skus", json!({"code": "S", "name": "S", "unit": "piece"})),
         ("/v1/warehouses", json!({"code": "W", "name": "W"})),
         ("/v1/api-keys", json!({"name": "K", "permissions": ["inventory.read"]})),
+        ("/v1/customers", json!({"name": "C", "currency": "EUR"})),
+        ("/v1/customer-groups", json!({"name": "G"})),
         ("/v1/stock/receive", stock.lines(&["5"])),
         ("/v1/stock/adjust", adjust),
         ("/v1/stock/allocate", stock.lines(&["2"])),

@@ -17,7 +17,12 @@ async fn one_of_each(app: &App, token: &str, tag: &str) -> BTreeMap<&'static str
     let promise = app.post_as(token, "/v1/stock/allocate", &format!("{tag}-a"), &lines).await.ok();
     let key = json!({"name": tag, "permissions": ["inventory.read"]});
     let key = app.post_as(token, "/v1/api-keys", &format!("{tag}-k"), &key).await.ok();
+    let group = app.post_as(token, "/v1/customer-groups", &format!("{tag}-g"), &json!({"name": tag})).await.ok();
+    let customer = json!({"name": tag, "currency": "EUR"});
+    let customer = app.post_as(token, "/v1/customers", &format!("{tag}-c"), &customer).await.ok();
     BTreeMap::from([
+        ("customer_id", text(&customer["customer_id"])),
+        ("customer_group_id", text(&group["customer_group_id"])),
         ("sku_id", text(&sku["sku_id"])),
         ("warehouse_id", text(&warehouse["warehouse_id"])),
         ("promise_id", text(&promise["lines"][0]["promise_id"])),
@@ -39,7 +44,12 @@ fn body(path: &str, ids: &BTreeMap<&'static str, String>) -> Option<Value> {
         }
         "/v1/promises/ship" | "/v1/promises/release" | "/v1/promises/return" => json!({"lines": [of_promise]}),
         // They name no row of anybody.
-        "/v1/skus" | "/v1/warehouses" | "/v1/api-keys" => return None,
+        "/v1/skus" | "/v1/warehouses" | "/v1/api-keys" | "/v1/customer-groups" => return None,
+        "/v1/customers" => {
+            json!({"name": "ours", "currency": "EUR", "customer_group_id": ids["customer_group_id"]})
+        }
+        "/v1/customers/{customer_id}" => json!({"blocked": true}),
+        "/v1/customer-groups/{customer_group_id}" => json!({"name": "ours"}),
         "/v1/api-keys/{api_key_id}" => Value::Null,
         other => panic!("{other} is a new write route: say here what it names of another tenant"),
     })
@@ -81,6 +91,7 @@ async fn ten_01_test_07_no_route_shows_or_touches_another_tenants_rows() {
             } else if let Some(body) = body(path, &theirs) {
                 let verb: Method = method.to_uppercase().parse().expect("a method");
                 let request = app.request(verb, &url).bearer_auth(&app.token).header("idempotency-key", path.as_str());
+                let request = request.header("if-match", "\"v1\"");
                 let reply = app.send(if body.is_null() { request } else { request.json(&body) }).await;
                 assert_eq!(reply.status, 404, "{path}: {}", reply.text());
             }

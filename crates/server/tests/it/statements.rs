@@ -2,6 +2,7 @@
 
 use domain::WorkingSet;
 use engine::sql::{Sql, Type};
+use serde_json::json;
 use testkit::{App, Database};
 
 fn all() -> Vec<(Sql, String)> {
@@ -118,6 +119,8 @@ async fn ops_07_verify_finds_what_is_off_and_names_it() {
     let app = App::start().await;
     let stock = app.stock("10").await;
     let promise = app.post("/v1/stock/allocate", "a", &stock.line_from("4", "order-1")).await.ok();
+    let customer = app.customer("Boutique").await;
+    app.patch(&format!("/v1/customers/{customer}"), "c", "\"v1\"", &json!({"blocked": true})).await.ok();
     let admin = app.database.raw_admin().await;
     let id = promise["lines"][0]["position_id"].as_str().expect("an id")[4..].to_owned();
     for (spoil, check) in [
@@ -132,6 +135,12 @@ async fn ops_07_verify_finds_what_is_off_and_names_it() {
         ("INSERT INTO event SELECT tenant_id, gen_random_uuid(), kind, aggregate, aggregate_id, 9, 1, '{}', '', at FROM event
             WHERE sequence = 1", "verify_ledger_event"),
         ("UPDATE event SET event_id = '00000000-0000-0000-0000-000000000001'", "verify_event_id"),
+        ("DELETE FROM document_version WHERE version = 1", "verify_document_version"),
+        ("UPDATE customer SET version = 3", "verify_document_version"),
+        ("UPDATE customer SET name = 'Other'", "verify_document_version"),
+        ("DELETE FROM customer", "verify_document_version"),
+        ("DELETE FROM event WHERE aggregate = 'customer' AND sequence = 2", "verify_document_event"),
+        ("DELETE FROM document_version WHERE version = 2", "verify_document_event"),
         ("DELETE FROM stock_source", "verify_source_ledger"),
         ("ALTER TABLE stock_ledger DROP CONSTRAINT stock_ledger_not_empty;
           DELETE FROM stock_position", "verify_ledger_position"),
