@@ -79,6 +79,35 @@ CREATE TABLE document_version (
 SELECT tenant_wall('document_version');
 GRANT SELECT, INSERT ON document_version TO tallyhold_server;
 
+-- Who is editing what: for each document the locks on its parts, as `engine::edit_lock` writes them.
+CREATE TABLE edit_lock (
+    tenant_id uuid NOT NULL,
+    document_id uuid NOT NULL,
+    locks json NOT NULL,
+    PRIMARY KEY (tenant_id, document_id),
+    CONSTRAINT edit_lock_is_list CHECK (json_typeof(locks) = 'array')
+);
+SELECT tenant_wall('edit_lock');
+GRANT SELECT, INSERT, UPDATE (locks) ON edit_lock TO tallyhold_server;
+
+-- Locks that an administrator took away, and why. Append-only by privilege.
+CREATE TABLE edit_lock_broken (
+    tenant_id uuid NOT NULL,
+    token uuid NOT NULL,
+    document_id uuid NOT NULL,
+    part text NOT NULL,
+    owner text NOT NULL,
+    owner_name text NOT NULL,
+    since timestamptz NOT NULL,
+    broken_by text NOT NULL,
+    broken_by_name text NOT NULL,
+    reason text NOT NULL,
+    at timestamptz NOT NULL,
+    PRIMARY KEY (tenant_id, token)
+);
+SELECT tenant_wall('edit_lock_broken');
+GRANT SELECT, INSERT ON edit_lock_broken TO tallyhold_server;
+
 -- Gapless document numbers. `last` is the number given last.
 CREATE TABLE number_range (
     tenant_id uuid NOT NULL,

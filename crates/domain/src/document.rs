@@ -9,6 +9,7 @@
 use crate::{Cx, Engine, Wants};
 use engine::{
     Reject,
+    edit_lock::overlap,
     error::StepError,
     event::Event,
     history::{Version, Versions},
@@ -23,6 +24,7 @@ use kernel::{
 };
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
@@ -52,19 +54,17 @@ macro_rules! patch {
                 fields
             }
 
-            /// The names of what is given.
-            pub fn names(&self) -> Vec<&'static str> {
-                let mut names = Vec::new();
-                $(if self.$field.is_some() {
-                    names.push(stringify!($field));
-                })*
-                names
+            /// The fields, which are also the parts that can be locked apart.
+            pub const NAMES: &'static [&'static str] = &[$(stringify!($field)),*];
+
+            pub fn is_empty(&self) -> bool {
+                true $(&& self.$field.is_none())*
             }
         }
     };
 }
 
-/// One field that differs between two versions.
+/// A field, or an entry of a list with a label or a code (`sales_areas/US-S`), that differs between two versions.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct FieldChange {
     pub field: String,
@@ -93,10 +93,63 @@ fn members(value: &impl Serialize) -> Map<String, Value> {
 }
 
 fn differences(before: &Map<String, Value>, after: &Map<String, Value>) -> Vec<(String, Value, Value)> {
-    let names: std::collections::BTreeSet<_> = before.keys().chain(after.keys()).collect();
+    let names: BTreeSet<_> = before.keys().chain(after.keys()).collect();
     let at = |map: &Map<String, Value>, name: &str| map.get(name).cloned().unwrap_or(Value::Null);
     let pairs = names.into_iter().map(|name| (name.clone(), at(before, name), at(after, name)));
-    pairs.filter(|(_, old, new)| old != new).collect()
+    let different = pairs.filter(|(_, old, new)| old != new);
+    different
+        .flat_map(|(name, old, new)| match (entries(&old), entries(&new)) {
+            (Some(before), Some(after)) => {
+                let inner = differences(&before, &after);
+                if inner.is_empty() {
+                    // Nothing but their order.
+                    return vec![(name, old, new)];
+                }
+                inner.into_iter().map(|(entry, old, new)| (format!("{name}/{entry}"), old, new)).collect()
+            }
+            _ => vec![(name, old, new)],
+        })
+        .collect()
+}
+
+/// A list whose entries are told apart by a label or a code, by that.
+fn entries(list: &Value) -> Option<Map<String, Value>> {
+    let entries = list.as_array()?.iter().map(|entry| {
+        let key = entry.get("label").or_else(|| entry.get("code"))?.as_str()?;
+        Some((key.to_owned(), entry.clone()))
+    });
+    entries.collect()
+}
+
+/// Parts of a document: fields, or entries of a list (`sales_areas/US-S`).
+pub struct Parts(Vec<String>);
+
+impl Parts {
+    /// What a save changes.
+    pub fn changed(before: &impl Serialize, after: &impl Serialize) -> Self {
+        Self(differences(&members(before), &members(after)).into_iter().map(|(part, _, _)| part).collect())
+    }
+
+    /// What a save would set, over the version it began from: of a list only the entries that differ.
+    fn given(base: &Map<String, Value>, patch: &impl Serialize) -> Self {
+        let parts = members(patch).into_iter().flat_map(|(name, new)| {
+            let old = base.get(&name).cloned().unwrap_or(Value::Null);
+            match (entries(&old), entries(&new)) {
+                (Some(_), Some(_)) => {
+                    differences(&Map::from_iter([(name.clone(), old)]), &Map::from_iter([(name, new)]))
+                        .into_iter()
+                        .map(|(part, _, _)| part)
+                        .collect()
+                }
+                _ => vec![name],
+            }
+        });
+        Self(parts.collect())
+    }
+
+    pub fn names(&self) -> impl Iterator<Item = &String> {
+        self.0.iter()
+    }
 }
 
 /// Wants what the refusal of a stale save tells of: the version the caller began from, which an earlier
@@ -110,15 +163,14 @@ pub fn want_versions(id: Uuid, base: i64, found: Option<i64>, wants: &mut Wants)
     }
 }
 
-/// Refuses a save that began from another version. `names` are the fields it would change, `view` is
-/// what the caller would be shown.
+/// Refuses a save that began from another version. `view` is what the caller would be shown.
 pub fn check_version<V: Serialize>(
     cx: &Cx<'_>,
     id: Uuid,
     base: i64,
     version: i64,
     fields: &impl Serialize,
-    names: &[&str],
+    patch: &impl Serialize,
     view: impl FnOnce() -> V,
 ) -> Result<(), Box<Stale>> {
     // GUARD(stale_save): the second of two that began from one version would undo the first.
@@ -136,7 +188,10 @@ pub fn check_version<V: Serialize>(
     let changed = differences(before, &members(fields));
     let changed: Vec<_> =
         changed.into_iter().map(|(field, base, current)| FieldChange { field, base, current }).collect();
-    let disjoint = began.is_some() && !changed.iter().any(|change| names.contains(&&*change.field));
+    let disjoint = began.is_some() && {
+        let given = Parts::given(before, patch);
+        !changed.iter().any(|change| given.names().any(|part| overlap(part, &change.field)))
+    };
     Err(Box::new(Stale { base, version, current, by, changed, disjoint }))
 }
 

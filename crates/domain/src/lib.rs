@@ -7,6 +7,7 @@
 
 pub mod catalog;
 pub mod document;
+pub mod edit_lock;
 pub mod inventory;
 mod migrations;
 mod natural_key;

@@ -1,7 +1,7 @@
 //! The list of commands. Doors, the permission matrix and the generic tests are made from it or
 //! checked against it.
 
-use crate::{WorkingSet, catalog, document, inventory, parties, tenancy};
+use crate::{WorkingSet, catalog, document, edit_lock, inventory, parties, tenancy};
 use engine::{Command, command::Permission};
 
 /// What is known of a command without a value of it.
@@ -27,6 +27,10 @@ pub const COMMANDS: &[Entry] = &[
     entry::<parties::ChangeCustomer>(),
     entry::<parties::CreateCustomerGroup>(),
     entry::<parties::ChangeCustomerGroup>(),
+    entry::<edit_lock::AcquireEditLock>(),
+    entry::<edit_lock::RenewEditLock>(),
+    entry::<edit_lock::ReleaseEditLock>(),
+    entry::<edit_lock::BreakEditLock>(),
     entry::<inventory::Receive>(),
     entry::<inventory::Adjust>(),
     entry::<inventory::Allocate>(),
@@ -43,6 +47,8 @@ pub const PERMISSIONS: &[Permission] = &[
     catalog::WRITE,
     parties::READ,
     parties::WRITE,
+    edit_lock::USE,
+    edit_lock::BREAK,
     inventory::READ,
     inventory::WRITE,
 ];
@@ -59,6 +65,10 @@ pub trait Checked {
 impl Checked for catalog::CreateSku {}
 impl Checked for catalog::CreateWarehouse {}
 impl Checked for parties::CreateCustomerGroup {}
+impl Checked for edit_lock::AcquireEditLock {}
+impl Checked for edit_lock::RenewEditLock {}
+impl Checked for edit_lock::ReleaseEditLock {}
+impl Checked for edit_lock::BreakEditLock {}
 
 impl Checked for parties::CreateCustomer {
     fn check(&self) -> Result<(), (String, String)> {
@@ -70,7 +80,7 @@ macro_rules! checked_patches {
     ($($patch:ty),*) => {$(
         impl Checked for $patch {
             fn check(&self) -> Result<(), (String, String)> {
-                match self.names().is_empty() {
+                match self.is_empty() {
                     true => Err(("body".into(), "a change names at least one field".into())),
                     false => Ok(()),
                 }
@@ -108,6 +118,7 @@ pub fn queries() -> Vec<engine::sql::Sql> {
         catalog::sql::QUERIES,
         parties::sql::QUERIES,
         document::QUERIES,
+        edit_lock::QUERIES,
         inventory::sql::QUERIES,
     ];
     let checks = crate::verify::CHECKS.iter().map(|check| check.sql);

@@ -225,6 +225,18 @@ pub const CHECKS: &[Check] = &[
             OR e.aggregate_id IS NULL
             OR e.events <> 1
         LIMIT $2"),
+    check!("verify_edit_lock", "edit_lock", "no two live locks of a document overlap",
+        "
+        SELECT t.document_id::text, 'locks apart', quote_literal(a.one ->> 'part') || ' and ' || quote_literal(b.one ->> 'part')
+        FROM edit_lock AS t,
+            json_array_elements(t.locks) WITH ORDINALITY AS a (one, n),
+            json_array_elements(t.locks) WITH ORDINALITY AS b (one, n)
+        WHERE t.tenant_id = $1
+            AND a.n <> b.n
+            AND least((a.one ->> 'until')::timestamptz, (b.one ->> 'until')::timestamptz) > clock_timestamp()
+            AND (a.one ->> 'part' IN ('', b.one ->> 'part')
+                OR starts_with(b.one ->> 'part', (a.one ->> 'part') || '/'))
+        LIMIT $2"),
     check!("verify_event_id", "event", "an event id is given once",
         "
         SELECT t.event_id::text, '1', count(*)::text

@@ -12,6 +12,7 @@ engine::table_set! {
             api_key: tenancy::ApiKeys,
             sku_code: catalog::SkuCodes,
             warehouse_code: catalog::WarehouseCodes,
+            edit_lock: engine::edit_lock::EditLocks,
             customer_group_name: parties::CustomerGroupNames,
             customer_name: parties::CustomerNames,
             customer_tax_id: parties::CustomerTaxIds,
@@ -25,6 +26,7 @@ engine::table_set! {
             position: inventory::Positions,
         }
         logs {
+            edit_lock_broken: engine::edit_lock::BrokenLocks,
             stock_ledger: inventory::StockLedger,
         }
     }

@@ -1,8 +1,9 @@
 //! How anything is done safely on PostgreSQL: every change is a command, run in a
 //! group-committed batch, its answer stored in the same commit.
 //!
-//! Owns transactions, locks, batches, stored answers, events, audit, versions of documents, number
-//! ranges and the connection to the server. Knows no business word: what a row means is its slice's affair.
+//! Owns transactions, locks, batches, stored answers, events, audit, versions of documents and locks
+//! on them, number ranges and the connection to the server. Knows no business word: what a row means is
+//! its slice's affair.
 //!
 //! Read in this order: [`command`] (what a caller writes), [`table`] (the rows it may name),
 //! [`lane`] (who waits with whom), [`batch`] (the transaction, step by step), [`tx`].
@@ -12,6 +13,7 @@ pub mod audit;
 pub mod batch;
 pub mod command;
 pub mod deadlock;
+pub mod edit_lock;
 pub mod error;
 pub mod event;
 pub mod gate;

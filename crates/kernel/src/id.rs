@@ -34,6 +34,7 @@ kinds! {
     Promise "prm" PromiseId;
     Customer "cus" CustomerId;
     CustomerGroup "cgr" CustomerGroupId;
+    EditLock "lck" EditLockId;
     Event "evt" EventId;
     Call "cal" CallId;
 }

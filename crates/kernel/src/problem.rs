@@ -11,8 +11,10 @@ pub enum Class {
     Invalid,
     /// What it names is not there, or not this tenant's.
     Missing,
-    /// Something with that natural key is there already.
+    /// Something with that natural key is there already, or somebody was quicker.
     Conflict,
+    /// Somebody holds it, for a while.
+    Locked,
 }
 
 impl Class {

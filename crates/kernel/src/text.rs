@@ -139,6 +139,8 @@ texts! {
     Phone 40 "+1 512 555 0100";
     /// A line of an address.
     Line 100 "1100 South Congress Avenue";
+    /// A part of a document: a field, or a field and what tells one entry of its list.
+    Part 200 "sales_areas/US-S";
     /// Why somebody did it, in their own words.
     Reason 500 "two units water damaged";
     /// The business event a movement stands for, in the caller's own terms.

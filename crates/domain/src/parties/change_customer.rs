@@ -5,44 +5,48 @@ use super::{
     create_customer::{check_names, take_names, want_names},
     model::{Address, PaymentTerms, SalesArea},
 };
-use crate::{Cx, Wants, WorkingSet, document, patch};
+use crate::{
+    Cx, Wants, WorkingSet,
+    document::{self, Parts},
+    edit_lock, patch,
+};
 use engine::{Command, Next, command::Permission, table::Look};
 use kernel::{
-    id::{CustomerGroupId, CustomerId},
+    id::{CustomerGroupId, CustomerId, EditLockId},
     money::{Amount, Currency},
     text::{Email, Name, Phone, TaxId},
 };
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 /// The fields to change; those left out stay. `null` empties what may be empty. A list is replaced
 /// whole.
-#[derive(Debug, Clone, Default, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CustomerPatch {
-    #[serde(default, deserialize_with = "document::given")]
+    #[serde(default, deserialize_with = "document::given", skip_serializing_if = "Option::is_none")]
     pub name: Option<Name>,
-    #[serde(default, deserialize_with = "document::given")]
+    #[serde(default, deserialize_with = "document::given", skip_serializing_if = "Option::is_none")]
     pub tax_id: Option<Option<TaxId>>,
-    #[serde(default, deserialize_with = "document::given")]
+    #[serde(default, deserialize_with = "document::given", skip_serializing_if = "Option::is_none")]
     pub customer_group_id: Option<Option<CustomerGroupId>>,
-    #[serde(default, deserialize_with = "document::given")]
+    #[serde(default, deserialize_with = "document::given", skip_serializing_if = "Option::is_none")]
     pub currency: Option<Currency>,
-    #[serde(default, deserialize_with = "document::given")]
+    #[serde(default, deserialize_with = "document::given", skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0, maximum = 365)]
     pub payment_terms_days: Option<PaymentTerms>,
-    #[serde(default, deserialize_with = "document::given")]
+    #[serde(default, deserialize_with = "document::given", skip_serializing_if = "Option::is_none")]
     pub credit_limit: Option<Option<Amount>>,
-    #[serde(default, deserialize_with = "document::given")]
+    #[serde(default, deserialize_with = "document::given", skip_serializing_if = "Option::is_none")]
     pub email: Option<Option<Email>>,
-    #[serde(default, deserialize_with = "document::given")]
+    #[serde(default, deserialize_with = "document::given", skip_serializing_if = "Option::is_none")]
     pub phone: Option<Option<Phone>>,
-    #[serde(default, deserialize_with = "document::given")]
+    #[serde(default, deserialize_with = "document::given", skip_serializing_if = "Option::is_none")]
     pub blocked: Option<bool>,
-    #[serde(default, deserialize_with = "document::given")]
+    #[serde(default, deserialize_with = "document::given", skip_serializing_if = "Option::is_none")]
     #[schema(max_items = 50)]
     pub addresses: Option<Vec<Address>>,
-    #[serde(default, deserialize_with = "document::given")]
+    #[serde(default, deserialize_with = "document::given", skip_serializing_if = "Option::is_none")]
     #[schema(max_items = 50)]
     pub sales_areas: Option<Vec<SalesArea>>,
 }
@@ -57,6 +61,8 @@ pub struct ChangeCustomer {
     pub customer: CustomerId,
     /// The version the caller began from.
     pub base: i64,
+    /// The edit lock it saves under.
+    pub lock: Option<EditLockId>,
     pub patch: CustomerPatch,
 }
 
@@ -77,6 +83,7 @@ impl Command<WorkingSet> for ChangeCustomer {
     fn wants(&self, set: &WorkingSet, wants: &mut Wants) -> Next {
         let found = match set.customer.look(&self.customer) {
             Look::Unasked => {
+                edit_lock::want_shared(self.customer.uuid(), set, wants);
                 wants.customer.change(self.customer);
                 None
             }
@@ -92,15 +99,16 @@ impl Command<WorkingSet> for ChangeCustomer {
     }
 
     fn decide(&self, cx: &mut Cx<'_>) -> Result<CustomerView, Refusal> {
-        let Self { customer: id, base, patch } = self;
+        let Self { customer: id, base, lock, patch } = self;
         let customer = cx.set.customer.get(id).ok_or(Refusal::CustomerMissing(*id))?;
-        document::check_version(cx, id.uuid(), *base, customer.version, &customer.fields, &patch.names(), || {
+        document::check_version(cx, id.uuid(), *base, customer.version, &customer.fields, patch, || {
             customer.view(*id)
         })?;
         let fields = patch.over(&customer.fields);
         if fields == customer.fields {
             return Ok(customer.view(*id));
         }
+        edit_lock::check_save(cx, id.uuid(), *lock, &Parts::changed(&customer.fields, &fields))?;
         fields.check().map_err(Refusal::invalid)?;
         let (name, tax_id, group) = self.named();
         check_names(cx, name, tax_id, group, Some(*id))?;

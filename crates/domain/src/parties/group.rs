@@ -4,13 +4,17 @@ use super::{
     CUSTOMER_GROUP, CustomerGroupFields, CustomerGroupView, Refusal, WRITE, model::CustomerGroup,
     sql::CustomerGroupNames,
 };
-use crate::{Cx, Wants, WorkingSet, document, patch};
+use crate::{
+    Cx, Wants, WorkingSet,
+    document::{self, Parts},
+    edit_lock, patch,
+};
 use engine::{Command, Next, command::Permission, table::Look};
 use kernel::{
-    id::CustomerGroupId,
+    id::{CustomerGroupId, EditLockId},
     text::{Name, fold},
 };
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 /// How a new group is described.
@@ -19,10 +23,10 @@ use utoipa::ToSchema;
 pub struct CreateCustomerGroup(pub CustomerGroupFields);
 
 /// The fields to change; those left out stay.
-#[derive(Debug, Clone, Default, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CustomerGroupPatch {
-    #[serde(default, deserialize_with = "document::given")]
+    #[serde(default, deserialize_with = "document::given", skip_serializing_if = "Option::is_none")]
     pub name: Option<Name>,
 }
 
@@ -33,6 +37,8 @@ pub struct ChangeCustomerGroup {
     pub group: CustomerGroupId,
     /// The version the caller began from.
     pub base: i64,
+    /// The edit lock it saves under.
+    pub lock: Option<EditLockId>,
     pub patch: CustomerGroupPatch,
 }
 
@@ -93,6 +99,7 @@ impl Command<WorkingSet> for ChangeCustomerGroup {
     fn wants(&self, set: &WorkingSet, wants: &mut Wants) -> Next {
         let found = match set.customer_group.look(&self.group) {
             Look::Unasked => {
+                edit_lock::want_shared(self.group.uuid(), set, wants);
                 wants.customer_group.change(self.group);
                 None
             }
@@ -107,15 +114,14 @@ impl Command<WorkingSet> for ChangeCustomerGroup {
     }
 
     fn decide(&self, cx: &mut Cx<'_>) -> Result<CustomerGroupView, Refusal> {
-        let Self { group: id, base, patch } = self;
+        let Self { group: id, base, lock, patch } = self;
         let group = cx.set.customer_group.get(id).ok_or(Refusal::GroupMissing(*id))?;
-        document::check_version(cx, id.uuid(), *base, group.version, &group.fields, &patch.names(), || {
-            group.view(*id)
-        })?;
+        document::check_version(cx, id.uuid(), *base, group.version, &group.fields, patch, || group.view(*id))?;
         let fields = patch.over(&group.fields);
         if fields == group.fields {
             return Ok(group.view(*id));
         }
+        edit_lock::check_save(cx, id.uuid(), *lock, &Parts::changed(&group.fields, &fields))?;
         take_name(cx, &fields.name, *id)?;
         let group = cx.set.customer_group.edit(id).expect("looked at above");
         group.fields = fields.clone();

@@ -1,6 +1,6 @@
 //! Every way parties say no.
 
-use crate::document::Stale;
+use crate::{document::Stale, edit_lock};
 use engine::Reject;
 use kernel::{
     id::{CustomerGroupId, CustomerId},
@@ -31,11 +31,18 @@ pub enum Refusal {
         message: String,
     },
     Stale(Box<Stale>),
+    Locked(edit_lock::Refusal),
 }
 
 impl From<Box<Stale>> for Refusal {
     fn from(stale: Box<Stale>) -> Self {
         Self::Stale(stale)
+    }
+}
+
+impl From<edit_lock::Refusal> for Refusal {
+    fn from(locked: edit_lock::Refusal) -> Self {
+        Self::Locked(locked)
     }
 }
 
@@ -55,6 +62,7 @@ impl Reject for Refusal {
             Self::GroupNameTaken { .. } => "customer_group_name_taken",
             Self::Invalid { .. } => "invalid_value",
             Self::Stale(stale) => stale.code(),
+            Self::Locked(locked) => locked.code(),
         }
     }
 
@@ -64,6 +72,7 @@ impl Reject for Refusal {
             Self::NameTaken { .. } | Self::TaxIdTaken { .. } | Self::GroupNameTaken { .. } => Class::Conflict,
             Self::Invalid { .. } => Class::Invalid,
             Self::Stale(stale) => stale.class(),
+            Self::Locked(locked) => locked.class(),
         }
     }
 
@@ -81,6 +90,7 @@ impl Reject for Refusal {
             }
             Self::Invalid { field, message } => format!("{field}: {message}"),
             Self::Stale(stale) => stale.detail(),
+            Self::Locked(locked) => locked.detail(),
         }
     }
 
@@ -94,6 +104,7 @@ impl Reject for Refusal {
                 Map::from_iter([("errors".into(), json!([{"field": field, "message": message}]))])
             }
             Self::Stale(stale) => stale.more(),
+            Self::Locked(locked) => locked.more(),
             Self::CustomerMissing(_) | Self::GroupMissing(_) | Self::NoSuchGroup(_) => Map::new(),
         }
     }

@@ -9,11 +9,12 @@ use super::{
 use crate::auth::Caller;
 use axum::{
     extract::{FromRequest, Request},
-    http::{HeaderMap, HeaderValue, header},
-    response::{IntoResponse, Response},
+    http::{HeaderMap, HeaderName, HeaderValue, header},
+    response::Response,
 };
 use domain::{WorkingSet, registry::Checked};
 use engine::{Command, Encode, Reject, answer::Answer, number::Numbers};
+use kernel::id::EditLockId;
 use serde::{Serialize, de::DeserializeOwned};
 
 /// A view of a document at a version.
@@ -54,10 +55,13 @@ pub fn found_document<T: Serialize + Versioned>(
     Ok(response)
 }
 
-/// A checked save: a [`Write`], and the version it began from.
+const EDIT_LOCK: HeaderName = HeaderName::from_static("x-edit-lock");
+
+/// A checked save: a [`Write`], the version it began from, and the edit lock it is made under.
 pub struct Edit<T, C> {
     write: Write<T, C>,
     base: i64,
+    lock: Option<EditLockId>,
 }
 
 impl<T, C> FromRequest<SharedApp> for Edit<T, C>
@@ -70,16 +74,21 @@ where
     async fn from_request(request: Request, app: &SharedApp) -> Result<Self, Problem> {
         Caller::credential(request.headers())?;
         write::key(request.headers())?;
-        let base = base(request.headers())?;
-        Ok(Self { write: Write::from_request(request, app).await?, base })
+        let (base, lock) = (base(request.headers())?, lock(request.headers())?);
+        Ok(Self { write: Write::from_request(request, app).await?, base, lock })
     }
 }
 
 impl<T, C: Command<WorkingSet>> Edit<T, C> {
-    /// Runs a command made from the body and the version it began from.
-    pub async fn run(self, app: &App, encode: Encode<C::Done, C::Reject>, make: impl FnOnce(T, i64) -> C) -> Response {
-        let base = self.base;
-        self.write.run_as(app, encode, |body, _| make(body, base)).await.into_response()
+    /// Runs a command made from the body, the version it began from and the lock it is made under.
+    pub async fn run(
+        self,
+        app: &App,
+        encode: Encode<C::Done, C::Reject>,
+        make: impl FnOnce(T, i64, Option<EditLockId>) -> C,
+    ) -> Response {
+        let Self { write, base, lock } = self;
+        write.run_as(app, encode, |body, _| make(body, base, lock)).await
     }
 }
 
@@ -99,7 +108,18 @@ fn base(headers: &HeaderMap) -> Result<i64, Problem> {
     }
 }
 
-/// The header of every save, for the description of the API.
+/// The lock that `X-Edit-Lock` names, if it is sent.
+fn lock(headers: &HeaderMap) -> Result<Option<EditLockId>, Problem> {
+    let mut sent = headers.get_all(EDIT_LOCK).iter();
+    let Some(value) = sent.next() else { return Ok(None) };
+    let lock = value.to_str().ok().and_then(|text| text.trim().parse().ok());
+    match (lock, sent.next()) {
+        (Some(lock), None) => Ok(Some(lock)),
+        _ => Err(Problem::malformed("edit_lock_malformed", "X-Edit-Lock: send the id of one edit lock, lck_…")),
+    }
+}
+
+/// The headers of every save, for the description of the API.
 #[derive(utoipa::IntoParams)]
 #[into_params(parameter_in = Header)]
 #[expect(dead_code, reason = "it only describes")]
@@ -107,4 +127,7 @@ pub struct IfMatch {
     /// The `ETag` the document was read with.
     #[param(rename = "If-Match", pattern = "^\"v[1-9][0-9]*\"$", example = "\"v3\"")]
     if_match: String,
+    /// The edit lock the save is made under, if there is one.
+    #[param(rename = "X-Edit-Lock", pattern = "^lck_[0-9a-f]{32}$")]
+    x_edit_lock: Option<String>,
 }

@@ -2,6 +2,7 @@
 
 mod catalog;
 mod document;
+mod edit_lock;
 mod health;
 mod inventory;
 mod parties;
@@ -68,6 +69,7 @@ pub type SharedApp = Arc<App>;
         (name = "tenancy", description = "Your tenant, its API keys, its audit"),
         (name = "catalog", description = "SKUs and warehouses"),
         (name = "parties", description = "Customers and their groups"),
+        (name = "editing", description = "Locks for long edits"),
         (name = "inventory", description = "Stock, and what is promised of it"),
         (name = "operation", description = "Health and metrics"),
     ),
@@ -89,6 +91,7 @@ fn routes() -> OpenApiRouter<SharedApp> {
         .merge(tenancy::routes())
         .merge(catalog::routes())
         .merge(parties::routes())
+        .merge(edit_lock::routes())
         .merge(inventory::routes())
         .merge(health::routes())
 }

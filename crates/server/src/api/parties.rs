@@ -134,7 +134,7 @@ async fn change_customer(
     PathId(customer): PathId<Customer>,
     edit: Edit<CustomerPatch, ChangeCustomer>,
 ) -> Response {
-    edit.run(&app, changed, |patch, base| ChangeCustomer { customer, base, patch }).await
+    edit.run(&app, changed, |patch, base, lock| ChangeCustomer { customer, base, lock, patch }).await
 }
 
 /// The versions of a customer: who changed what, when and from where. Needs `parties.read`.
@@ -209,7 +209,7 @@ async fn change_customer_group(
     PathId(group): PathId<CustomerGroup>,
     edit: Edit<CustomerGroupPatch, ChangeCustomerGroup>,
 ) -> Response {
-    edit.run(&app, changed, |patch, base| ChangeCustomerGroup { group, base, patch }).await
+    edit.run(&app, changed, |patch, base, lock| ChangeCustomerGroup { group, base, lock, patch }).await
 }
 
 /// The versions of a group: who changed what, when and from where. Needs `parties.read`.

@@ -123,6 +123,7 @@ pub fn rejected(reject: &impl Reject) -> Answer {
         Class::Refused | Class::Invalid => StatusCode::UNPROCESSABLE_ENTITY,
         Class::Missing => StatusCode::NOT_FOUND,
         Class::Conflict => StatusCode::CONFLICT,
+        Class::Locked => StatusCode::LOCKED,
     };
     let problem = Problem { status, code: reject.code(), detail: reject.detail(), more: reject.more(), retry: false };
     let body = serde_json::to_vec(&problem.body()).expect("a problem is plain JSON");
@@ -238,6 +239,7 @@ impl IntoResponses for EditProblems {
         let mut responses = WriteProblems::responses();
         responses.extend(describe(&[
             (409, "saved by somebody else in between: `version_conflict` tells what changed; or a name is taken"),
+            (423, "somebody is editing what the save would change, or its lock was lost; the key is not used up"),
             (428, "no If-Match"),
         ]));
         responses

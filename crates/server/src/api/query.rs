@@ -149,6 +149,14 @@ pub struct AfterSequence {
     pub limit: Limit,
 }
 
+/// The one id in a path, as it is written.
+pub async fn path_text<S: Send + Sync>(parts: &mut Parts, state: &S) -> Result<String, Problem> {
+    // A stranger is not told which paths could be right.
+    Caller::credential(&parts.headers)?;
+    let text = Path::<String>::from_request_parts(parts, state).await;
+    text.map(|Path(text)| text).map_err(|_| Problem::missing(format!("{} holds no id", parts.uri.path())))
+}
+
 /// The one id in a path; a wrong spelling or kind is a 404, since nothing can be there.
 pub struct PathId<K: Kind>(pub Id<K>);
 
@@ -156,11 +164,7 @@ impl<K: Kind, S: Send + Sync> FromRequestParts<S> for PathId<K> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        // A stranger is not told which paths could be right.
-        Caller::credential(&parts.headers)?;
-        let Path(text) = Path::<String>::from_request_parts(parts, state)
-            .await
-            .map_err(|_| Problem::missing(format!("{} holds no id", parts.uri.path())))?;
+        let text = path_text(parts, state).await?;
         text.parse().map(Self).map_err(|error| Problem::missing(format!("{text:?} is {error}")))
     }
 }

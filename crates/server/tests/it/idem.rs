@@ -320,12 +320,22 @@ async fn test_05_the_same_message_three_times_has_one_effect_on_every_route() {
     let (sku, warehouse) = (&stock.sku, &stock.warehouse);
     let adjust = json!({"lines": [
         {"sku_id": sku, "warehouse_id": warehouse, "quantity": "-1", "reason": "broken"}]});
+    let (customer, other) = (app.customer("A").await, app.customer("B").await);
+    let mut locks = Vec::new();
+    for document in [&customer, &other] {
+        let lock = app.post("/v1/edit-locks", document, &json!({"document_id": document, "part": "name"})).await.ok();
+        locks.push(lock["edit_lock_id"].clone());
+    }
     let messages: Vec<(&str, Value)> = vec![
         ("/v1/skus", json!({"code": "S", "name": "S", "unit": "piece"})),
         ("/v1/warehouses", json!({"code": "W", "name": "W"})),
         ("/v1/api-keys", json!({"name": "K", "permissions": ["inventory.read"]})),
         ("/v1/customers", json!({"name": "C", "currency": "EUR"})),
         ("/v1/customer-groups", json!({"name": "G"})),
+        ("/v1/edit-locks", json!({"document_id": customer, "part": "phone"})),
+        ("/v1/edit-locks/renew", json!({"document_id": customer, "edit_lock_id": locks[0]})),
+        ("/v1/edit-locks/release", json!({"document_id": customer, "edit_lock_id": locks[0]})),
+        ("/v1/edit-locks/break", json!({"document_id": other, "edit_lock_id": locks[1], "reason": "gone home"})),
         ("/v1/stock/receive", stock.lines(&["5"])),
         ("/v1/stock/adjust", adjust),
         ("/v1/stock/allocate", stock.lines(&["2"])),

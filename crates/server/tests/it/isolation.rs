@@ -20,7 +20,18 @@ async fn one_of_each(app: &App, token: &str, tag: &str) -> BTreeMap<&'static str
     let group = app.post_as(token, "/v1/customer-groups", &format!("{tag}-g"), &json!({"name": tag})).await.ok();
     let customer = json!({"name": tag, "currency": "EUR"});
     let customer = app.post_as(token, "/v1/customers", &format!("{tag}-c"), &customer).await.ok();
+    let lock = json!({"document_id": customer["customer_id"], "part": "name"});
+    let lock = app.post_as(token, "/v1/edit-locks", &format!("{tag}-l"), &lock).await.ok();
+    let document = customer["customer_id"].clone();
+    // One that was taken away, too.
+    let phone = json!({"document_id": document, "part": "phone"});
+    let phone = app.post_as(token, "/v1/edit-locks", &format!("{tag}-p"), &phone).await.ok();
+    let broken = json!({"document_id": document, "edit_lock_id": phone["edit_lock_id"], "reason": "gone"});
+    app.post_as(token, "/v1/edit-locks/break", &format!("{tag}-b"), &broken).await.ok();
     BTreeMap::from([
+        ("document_id", text(&document)),
+        ("edit_lock_id", text(&lock["edit_lock_id"])),
+        ("broken_id", text(&phone["edit_lock_id"])),
         ("customer_id", text(&customer["customer_id"])),
         ("customer_group_id", text(&group["customer_group_id"])),
         ("sku_id", text(&sku["sku_id"])),
@@ -47,6 +58,13 @@ fn body(path: &str, ids: &BTreeMap<&'static str, String>) -> Option<Value> {
         "/v1/skus" | "/v1/warehouses" | "/v1/api-keys" | "/v1/customer-groups" => return None,
         "/v1/customers" => {
             json!({"name": "ours", "currency": "EUR", "customer_group_id": ids["customer_group_id"]})
+        }
+        "/v1/edit-locks" => json!({"document_id": ids["document_id"], "part": "phone"}),
+        "/v1/edit-locks/renew" | "/v1/edit-locks/release" => {
+            json!({"document_id": ids["document_id"], "edit_lock_id": ids["edit_lock_id"]})
+        }
+        "/v1/edit-locks/break" => {
+            json!({"document_id": ids["document_id"], "edit_lock_id": ids["edit_lock_id"], "reason": "x"})
         }
         "/v1/customers/{customer_id}" => json!({"blocked": true}),
         "/v1/customer-groups/{customer_group_id}" => json!({"name": "ours"}),

@@ -11,6 +11,7 @@ mod idem;
 mod import;
 mod input;
 mod isolation;
+mod lock;
 mod occ;
 mod operation;
 mod outbox;

@@ -121,6 +121,7 @@ async fn ops_07_verify_finds_what_is_off_and_names_it() {
     let promise = app.post("/v1/stock/allocate", "a", &stock.line_from("4", "order-1")).await.ok();
     let customer = app.customer("Boutique").await;
     app.patch(&format!("/v1/customers/{customer}"), "c", "\"v1\"", &json!({"blocked": true})).await.ok();
+    app.post("/v1/edit-locks", "l", &json!({"document_id": customer, "seconds": 900})).await.ok();
     let admin = app.database.raw_admin().await;
     let id = promise["lines"][0]["position_id"].as_str().expect("an id")[4..].to_owned();
     for (spoil, check) in [
@@ -141,6 +142,7 @@ async fn ops_07_verify_finds_what_is_off_and_names_it() {
         ("DELETE FROM customer", "verify_document_version"),
         ("DELETE FROM event WHERE aggregate = 'customer' AND sequence = 2", "verify_document_event"),
         ("DELETE FROM document_version WHERE version = 2", "verify_document_event"),
+        ("UPDATE edit_lock SET locks = json_build_array(locks -> 0, locks -> 0)", "verify_edit_lock"),
         ("DELETE FROM stock_source", "verify_source_ledger"),
         ("ALTER TABLE stock_ledger DROP CONSTRAINT stock_ledger_not_empty;
           DELETE FROM stock_position", "verify_ledger_position"),
