@@ -263,6 +263,59 @@ pub const CHECKS: &[Check] = &[
             OR l.lines <> 1
             OR l.kind <> t.kind
         LIMIT $2"),
+    check!("verify_headcount", "headcount", "a tenant's people are counted right",
+        "
+        SELECT t.tenant_id::text, concat_ws('/', coalesce(u.enabled, 0), coalesce(u.managers, 0), coalesce(u.managers_active, 0)),
+            coalesce(concat_ws('/', h.users_enabled, h.managers_enabled, h.managers_active), 'none')
+        FROM tenant AS t
+        LEFT JOIN headcount AS h ON h.tenant_id = t.tenant_id
+        LEFT JOIN (
+            SELECT p.tenant_id, count(*) AS enabled,
+                count(*) FILTER (WHERE 'tenancy.manage' = ANY (r.permissions)) AS managers,
+                count(*) FILTER (WHERE 'tenancy.manage' = ANY (r.permissions) AND p.state = 'active') AS managers_active
+            FROM tenant_user AS p
+            JOIN role AS r USING (tenant_id, role_id)
+            WHERE p.tenant_id = $1
+                AND p.state <> 'disabled'
+            GROUP BY p.tenant_id) AS u ON u.tenant_id = t.tenant_id
+        WHERE t.tenant_id = $1
+            AND (h.users_enabled, h.managers_enabled, h.managers_active)
+                IS DISTINCT FROM (coalesce(u.enabled, 0), coalesce(u.managers, 0), coalesce(u.managers_active, 0))
+        LIMIT $2"),
+    check!("verify_role_users", "role", "the users of a role are counted right",
+        "
+        SELECT t.role_id::text, concat_ws('/', coalesce(u.enabled, 0), coalesce(u.active, 0)),
+            concat_ws('/', t.users_enabled, t.users_active)
+        FROM role AS t
+        LEFT JOIN (
+            SELECT role_id, count(*) AS enabled, count(*) FILTER (WHERE state = 'active') AS active
+            FROM tenant_user
+            WHERE tenant_id = $1
+                AND state <> 'disabled'
+            GROUP BY role_id) AS u USING (role_id)
+        WHERE t.tenant_id = $1
+            AND (t.users_enabled, t.users_active) IS DISTINCT FROM (coalesce(u.enabled, 0), coalesce(u.active, 0))
+        LIMIT $2"),
+    check!("verify_user_manager", "tenant_user", "where there are people, one of them may let others in",
+        "
+        SELECT t.tenant_id::text, 'a manager', count(*) || ' users, none of them'
+        FROM tenant_user AS t
+        JOIN role AS r USING (tenant_id, role_id)
+        WHERE t.tenant_id = $1
+            AND t.state <> 'disabled'
+        GROUP BY t.tenant_id
+        HAVING NOT bool_or('tenancy.manage' = ANY (r.permissions))
+        LIMIT $2"),
+    check!("verify_session_user", "session", "no session of a disabled user opens anything",
+        "
+        SELECT t.session_id::text, 'an older epoch', t.epoch::text
+        FROM session AS t
+        JOIN tenant_user AS u USING (tenant_id, user_id)
+        WHERE t.tenant_id = $1
+            AND t.ended_at IS NULL
+            AND t.epoch = u.epoch
+            AND u.state <> 'active'
+        LIMIT $2"),
     check!("verify_answer_form", "answer", "a stored answer is final and its body, unless sealed, is JSON text",
         "
         SELECT t.key, 'a final answer with a JSON object', t.status || ' ' || left(encode(t.body, 'escape'), 60)

@@ -9,6 +9,12 @@ engine::table_set! {
         tables {
             tenant_slug: tenancy::TenantSlugs,
             tenant: tenancy::Tenants,
+            role_name: tenancy::RoleNames,
+            user_email: tenancy::UserEmails,
+            tenant_user: tenancy::Users,
+            role: tenancy::Roles,
+            headcount: tenancy::Headcounts,
+            session: tenancy::Sessions,
             api_key: tenancy::ApiKeys,
             sku_code: catalog::SkuCodes,
             warehouse_code: catalog::WarehouseCodes,

@@ -445,20 +445,19 @@ fn records<S: TableSet>(
         let Some(answer) = answer else { continue };
         let (call, head) = (&waiting.call, waiting.call.head());
         entries.push(audit::Entry { head, command: call.name(), outcome });
-        fresh.push(Fresh {
-            key: &head.key,
-            fingerprint: head.fingerprint,
-            command: call.name(),
-            sealed: call.sealed(),
-            answer,
-        });
+        if call.stored() {
+            fresh.push(Fresh {
+                key: &head.key,
+                fingerprint: head.fingerprint,
+                command: call.name(),
+                sealed: call.sealed(),
+                answer,
+            });
+        }
     }
-    if fresh.is_empty() {
-        return Vec::new();
-    }
-    let audit = audit::store(entries, at);
-    let answers = answer::store(fresh, tenant, &core.seal, at);
-    vec![Step::new(audit.sql, audit.params), Step::new(answers.sql, answers.params)]
+    let audit = (!entries.is_empty()).then(|| audit::store(entries, at));
+    let answers = (!fresh.is_empty()).then(|| answer::store(fresh, tenant, &core.seal, at));
+    audit.into_iter().chain(answers).map(|write| Step::new(write.sql, write.params)).collect()
 }
 
 fn bug<S: TableSet>(call: &dyn AnyCall<S>, panic: &(dyn std::any::Any + Send)) -> Fault {

@@ -72,6 +72,10 @@ pub trait Command<S: TableSet>: Send + Sync + 'static {
     const SERIALIZABLE: bool = false;
     /// Its answer carries a secret and is stored encrypted.
     const SEALED: bool = false;
+    /// Its answer is kept for its key. False where the answer holds what must rest nowhere, and the key
+    /// is the door's own. Such a command finds out by its rows that it ran before: after a COMMIT whose
+    /// reply was lost it is decided once more.
+    const STORED: bool = true;
     type Done: Send + Sync + 'static;
     type Reject: Reject;
 
@@ -184,6 +188,7 @@ pub(crate) trait AnyCall<S: TableSet>: Send + Sync {
     fn head(&self) -> &Head;
     fn name(&self) -> &'static str;
     fn sealed(&self) -> bool;
+    fn stored(&self) -> bool;
     fn serializable(&self) -> bool;
     fn weight(&self) -> usize;
     fn wants(&self, set: &S, wants: &mut S::Wants) -> Next;
@@ -223,6 +228,9 @@ impl<S: TableSet, C: Command<S>> AnyCall<S> for Call<S, C> {
     }
     fn sealed(&self) -> bool {
         C::SEALED
+    }
+    fn stored(&self) -> bool {
+        C::STORED
     }
     fn serializable(&self) -> bool {
         C::SERIALIZABLE

@@ -179,6 +179,14 @@ impl<S: TableSet> Engine<S> {
         tx.commit(steps.into_iter().map(|(sql, params)| Step::new(sql, params)).collect()).await
     }
 
+    /// Writes down what was seen of calls, beside what they changed: it is nobody's command, has no answer
+    /// and no audit line.
+    pub async fn note(&self, tenant: TenantId, steps: Vec<(Sql, Vec<Param>)>) -> Result<(), StepError> {
+        let Config { timeouts, named, .. } = self.core.config;
+        let mut tx = Tx::begin(&self.core.reads, tenant, Begin::Write, timeouts, named).await?;
+        tx.commit(steps.into_iter().map(|(sql, params)| Step::new(sql, params)).collect()).await.map(drop)
+    }
+
     /// As [`Engine::read`], for queries over whole tables: planned freely, and with time to run.
     pub async fn audit_read(
         &self,

@@ -28,6 +28,9 @@ macro_rules! kinds {
 kinds! {
     Tenant "ten" TenantId;
     ApiKey "key" ApiKeyId;
+    Role "rol" RoleId;
+    User "usr" UserId;
+    Session "ses" SessionId;
     Sku "sku" SkuId;
     Warehouse "whs" WarehouseId;
     Position "pos" PositionId;

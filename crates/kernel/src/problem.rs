@@ -15,6 +15,8 @@ pub enum Class {
     Conflict,
     /// Somebody holds it, for a while.
     Locked,
+    /// Who asks did not prove, or does not prove any more, who they are.
+    Unproven,
 }
 
 impl Class {

@@ -26,6 +26,7 @@ pub enum WrongText {
     Control,
     Invisible(char),
     Edges,
+    NoAddress,
 }
 
 impl fmt::Display for WrongText {
@@ -36,6 +37,7 @@ impl fmt::Display for WrongText {
             Self::Control => f.write_str("must not hold control characters"),
             Self::Invisible(c) => write!(f, "must not hold the invisible character U+{:04X}", u32::from(*c)),
             Self::Edges => f.write_str("must not begin or end with white space"),
+            Self::NoAddress => f.write_str("must be an e-mail address, as `mira@kestrel.example`"),
         }
     }
 }
@@ -69,8 +71,23 @@ fn check(text: &str, chars_max: usize) -> Result<(), WrongText> {
     if fold(text).is_empty() { Err(WrongText::Empty) } else { Ok(()) }
 }
 
+/// Whether mail could be sent there: something before one `@`, and a domain of several labels behind
+/// it. Only a mail that arrives tells more.
+fn is_address(text: &str) -> Result<(), WrongText> {
+    let is_label = |label: &str| {
+        let fits = !label.is_empty() && !label.starts_with('-') && !label.ends_with('-');
+        fits && label.chars().all(|c| c.is_alphanumeric() || c == '-')
+    };
+    let fits = text.split_once('@').is_some_and(|(local, domain)| {
+        let local_fits = (1..=64).contains(&local.chars().count());
+        local_fits && domain.contains('.') && domain.split('.').all(is_label)
+    });
+    let odd = |c: char| c.is_whitespace() || matches!(c, '<' | '>' | ',' | ';' | ':' | '"' | '(' | ')' | '\\');
+    if fits && !text.contains(odd) { Ok(()) } else { Err(WrongText::NoAddress) }
+}
+
 macro_rules! texts {
-    ($($(#[$doc:meta])* $name:ident $chars_max:literal $example:literal;)*) => {$(
+    ($($(#[$doc:meta])* $name:ident $chars_max:literal $example:literal $(where $form:ident)?;)*) => {$(
         $(#[$doc])*
         #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
         #[serde(transparent)]
@@ -100,7 +117,9 @@ macro_rules! texts {
         impl FromStr for $name {
             type Err = WrongText;
             fn from_str(text: &str) -> Result<Self, WrongText> {
-                check(text, Self::CHARS_MAX).map(|()| Self(text.to_owned()))
+                check(text, Self::CHARS_MAX)?;
+                $($form(text)?;)?
+                Ok(Self(text.to_owned()))
             }
         }
 
@@ -134,8 +153,8 @@ texts! {
     Unit 16 "piece";
     /// A number that a tax office gave.
     TaxId 40 "GB 123 4567 89";
-    /// What people write to.
-    Email 254 "orders@boutique.example";
+    /// An e-mail address: what people write to, and who a user is at the login.
+    Email 254 "mira@kestrel.example" where is_address;
     Phone 40 "+1 512 555 0100";
     /// A line of an address.
     Line 100 "1100 South Congress Avenue";
@@ -195,6 +214,31 @@ mod tests {
             ("\u{645}\u{6cc}\u{200c}\u{62e}", true),
         ] {
             assert_eq!(text.parse::<Code>().is_ok(), ok, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn an_address_has_one_at_and_a_domain() {
+        for (text, ok) in [
+            ("mira@kestrel.example", true),
+            ("mira+stock@mail.kestrel.example", true),
+            ("o'neil_1@kestrel.example", true),
+            ("mira@bücher.example", true),
+            ("mira", false),
+            ("@kestrel.example", false),
+            ("mira@", false),
+            ("mira@kestrel", false),
+            ("mira@kestrel..example", false),
+            ("mira@-kestrel.example", false),
+            ("mira@kestrel.example.", false),
+            ("mira@heron@kestrel.example", false),
+            ("mi ra@kestrel.example", false),
+            ("Mira <mira@kestrel.example>", false),
+            ("mira@kestrel.example,heron@kestrel.example", false),
+            (&format!("{}@kestrel.example", "m".repeat(65)), false),
+            (&format!("m@{}.example", "k".repeat(250)), false),
+        ] {
+            assert_eq!(text.parse::<Email>().is_ok(), ok, "{text:?}");
         }
     }
 }

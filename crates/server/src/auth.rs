@@ -1,78 +1,63 @@
-//! Credentials at the door: which tenant, which key, which permissions.
+//! Credentials at the door: which tenant, who, which permissions.
 //!
-//! The credential alone decides the tenant; no header and no query parameter does.
+//! The credential alone decides the tenant; no header and no query parameter does. It is an API key,
+//! an access token (a JWT of one session), or the cookie of a session.
 //! Never keeps a secret: only its SHA-256 is compared, in constant time.
 
-use crate::api::{Problem, SharedApp};
+pub mod access;
+pub mod limit;
+pub mod password;
+mod seen;
+
+use crate::{
+    api::{Problem, SharedApp},
+    notes::Who,
+};
 use axum::{
     extract::FromRequestParts,
     http::{HeaderMap, header, request::Parts},
 };
-use domain::tenancy::model::Credential;
-use domain::{Engine, tenancy};
+use domain::tenancy::{
+    self, Handing,
+    model::{ApiKey, Cookie, Credential, Key, Opens, Refresh},
+    read::SessionFound,
+};
 use engine::{Actor, command::Permission, error::StepError};
-use kernel::id::{ApiKeyId, TenantId};
-use moka::future::Cache;
+use jiff::Timestamp;
+use kernel::id::{ApiKeyId, Id, SessionId, TenantId, UserId};
+use seen::Seen;
 use sha2::{Digest, Sha256};
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 use subtle::ConstantTimeEq;
 
-/// How long a replica may go on with a key that another one revoked.
-const KEY_CACHE_TTL: Duration = Duration::from_secs(5);
-const KEY_CACHE_KEYS_MAX: u64 = 10_000;
+/// The cookie of a session, for pages.
+pub const COOKIE: &str = "tallyhold_session";
 
-struct Known {
-    name: String,
-    secret_hash: [u8; 32],
-    permissions: Vec<String>,
-    revoked: bool,
-}
-
-/// The API keys seen lately. Reading one from the database on every request would cost more than
-/// the request.
-pub struct Keys(Cache<(TenantId, ApiKeyId), Option<Arc<Known>>>);
-
-impl Default for Keys {
-    fn default() -> Self {
-        Self(Cache::builder().max_capacity(KEY_CACHE_KEYS_MAX).time_to_live(KEY_CACHE_TTL).build())
-    }
-}
-
-impl Keys {
-    async fn find(
-        &self,
-        engine: &Engine,
-        tenant: TenantId,
-        key: ApiKeyId,
-    ) -> Result<Option<Arc<Known>>, Arc<StepError>> {
-        let load = async {
-            let row = tenancy::read::api_key(engine, tenant, key).await?;
-            Ok(row.map(|row| {
-                let revoked = row.revoked_at.is_some();
-                Arc::new(Known { name: row.name, secret_hash: row.secret_hash, permissions: row.permissions, revoked })
-            }))
-        };
-        self.0.try_get_with((tenant, key), load).await
-    }
-
-    /// After a revocation: this process stops at once.
-    pub async fn forget(&self, tenant: TenantId, key: ApiKeyId) {
-        self.0.invalidate(&(tenant, key)).await;
-    }
-}
+/// The API keys seen lately.
+pub type Keys = Seen<(TenantId, ApiKeyId), ApiKey>;
+/// The sessions seen lately, with what their users may do.
+pub type Sessions = Seen<(TenantId, SessionId), SessionFound>;
 
 /// Who asks.
 #[derive(Debug, Clone)]
 pub struct Caller {
     pub tenant: TenantId,
-    pub api_key: ApiKeyId,
-    pub name: String,
+    pub actor: Actor,
     pub permissions: Vec<String>,
+    /// Of a user; an API key has none.
+    pub session: Option<SessionId>,
+}
+
+/// A credential as sent, without asking whether it opens anything.
+pub enum Sent {
+    Key(Credential<Key>),
+    Access(String),
+    Cookie(Credential<Cookie>),
 }
 
 impl Caller {
     pub fn actor(&self) -> Actor {
-        Actor { id: self.api_key.to_string(), name: self.name.clone() }
+        self.actor.clone()
     }
 
     pub fn may(&self, needed: Permission) -> Result<(), Problem> {
@@ -83,50 +68,120 @@ impl Caller {
         }
     }
 
-    /// The credential as sent, without asking whether it opens anything.
-    pub fn credential(headers: &HeaderMap) -> Result<Credential, Problem> {
+    /// The one credential of a request. Where there is an Authorization, a cookie says nothing.
+    pub fn credential(headers: &HeaderMap) -> Result<Sent, Problem> {
         let mut all = headers.get_all(header::AUTHORIZATION).iter();
         let first = all.next();
         if all.next().is_some() {
             return Err(Problem::unauthorized("Authorization: send exactly one"));
         }
-        let sent = first.and_then(|value| value.to_str().ok());
-        let Some((scheme, token)) = sent.and_then(|text| text.split_once(' ')) else {
-            return Err(Problem::unauthorized("Authorization: send `Bearer` and your API key"));
+        let Some(first) = first else { return cookie(headers) };
+        let Some((scheme, token)) = first.to_str().ok().and_then(|text| text.split_once(' ')) else {
+            return Err(Problem::unauthorized("Authorization: send `Bearer` and your credential"));
         };
         if !scheme.eq_ignore_ascii_case("bearer") {
             return Err(Problem::unauthorized("Authorization: the scheme is `Bearer`"));
         }
-        token.trim().parse().map_err(|()| unknown_key())
+        let token = token.trim();
+        if token.matches('.').count() == 2 {
+            return Ok(Sent::Access(token.to_owned()));
+        }
+        token.parse().map(Sent::Key).map_err(|()| opens_nothing())
     }
 }
 
-/// The same words for a wrong form, an unknown key, a wrong secret and a revoked key: a stranger
-/// learns nothing of what exists.
-fn unknown_key() -> Problem {
-    Problem::unauthorized("Authorization: the API key is not valid")
+fn cookie(headers: &HeaderMap) -> Result<Sent, Problem> {
+    let texts = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
+    let pairs = texts.flat_map(|text| text.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    let mut ours = pairs.filter(|(name, _)| *name == COOKIE).map(|(_, value)| value);
+    let Some(value) = ours.next() else {
+        return Err(Problem::unauthorized("Authorization: send `Bearer` and your credential"));
+    };
+    // GUARD(foreign_origin): a page of somebody else on a neighbouring host would act as whoever reads it.
+    if let Some(origin) = headers.get(header::ORIGIN) {
+        let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
+        let origin = origin.to_str().ok().and_then(|origin| Some(origin.split_once("://")?.1));
+        if origin.is_none() || origin != host {
+            return Err(Problem::foreign_origin());
+        }
+    }
+    value.parse().map(Sent::Cookie).map_err(|()| opens_nothing())
+}
+
+/// The same words for a wrong form, an unknown credential, a wrong secret and one that is over: a
+/// stranger learns nothing of what exists.
+fn opens_nothing() -> Problem {
+    Problem::unauthorized("Authorization: the credential is not valid")
+}
+
+fn unreadable(error: &Arc<StepError>) -> Problem {
+    tracing::warn!(%error, "a credential could not be looked up");
+    Problem::unavailable("the database cannot be read now")
 }
 
 impl FromRequestParts<SharedApp> for Caller {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &SharedApp) -> Result<Self, Problem> {
-        let Credential { tenant, api_key, secret } = Self::credential(&parts.headers)?;
-        let known = app.keys.find(&app.engine, tenant, api_key).await.map_err(|error| {
-            tracing::warn!(%error, "a credential could not be looked up");
-            Problem::unavailable("the database cannot be read now")
-        })?;
-        let known = known.filter(|known| {
-            let right: bool = hash(&secret).ct_eq(&known.secret_hash).into();
-            right && !known.revoked
-        });
-        let known = known.ok_or_else(unknown_key)?;
-        Ok(Self { tenant, api_key, name: known.name.clone(), permissions: known.permissions.clone() })
+        let sent = Self::credential(&parts.headers)?;
+        let (caller, lasts) = match &sent {
+            Sent::Key(credential) => by_key(app, credential).await?,
+            Sent::Access(token) => by_access(app, token).await?,
+            Sent::Cookie(credential) => by_cookie(app, credential).await?,
+        };
+        // Known from here on, also where it is refused: what follows is audited.
+        if let Some(who) = parts.extensions.get::<Who>() {
+            who.is(caller.tenant, &caller.actor.id);
+        }
+        if !lasts {
+            return Err(opens_nothing());
+        }
+        if let Sent::Key(credential) = &sent {
+            app.notes.used(caller.tenant, credential.of);
+        }
+        Ok(caller)
     }
 }
 
+async fn by_key(app: &SharedApp, sent: &Credential<Key>) -> Result<(Caller, bool), Problem> {
+    let Credential { tenant, of, secret } = sent;
+    let load = || tenancy::read::api_key(&app.engine, *tenant, *of);
+    let found = app.keys.find((*tenant, *of), load).await.map_err(|error| unreadable(&error))?;
+    let key = found.row().filter(|key| bool::from(hash(secret).ct_eq(&key.secret_hash))).ok_or_else(opens_nothing)?;
+    let lasts = key.revoked_at.is_none() && key.expires_at.is_none_or(|at| at > Timestamp::now());
+    let actor = Actor { id: of.to_string(), name: key.name.clone() };
+    let caller = Caller { tenant: *tenant, actor, permissions: key.permissions.clone(), session: None };
+    Ok((caller, lasts))
+}
+
+async fn by_access(app: &SharedApp, token: &str) -> Result<(Caller, bool), Problem> {
+    let claims = app.access.read(token).ok_or_else(opens_nothing)?;
+    by_session(app, claims.org, claims.sid, |session| session.user == claims.sub).await
+}
+
+async fn by_cookie(app: &SharedApp, sent: &Credential<Cookie>) -> Result<(Caller, bool), Problem> {
+    let is_right =
+        |session: &SessionFound| session.cookie_hash.is_some_and(|kept| bool::from(hash(&sent.secret).ct_eq(&kept)));
+    by_session(app, sent.tenant, sent.of, is_right).await
+}
+
+async fn by_session(
+    app: &SharedApp,
+    tenant: TenantId,
+    id: SessionId,
+    is_right: impl Fn(&SessionFound) -> bool,
+) -> Result<(Caller, bool), Problem> {
+    let load = || tenancy::read::session(&app.engine, tenant, id);
+    let found = app.sessions.find((tenant, id), load).await.map_err(|error| unreadable(&error))?;
+    let session = found.row().filter(|session| is_right(session)).ok_or_else(opens_nothing)?;
+    let lasts = session.good && session.expires_at > Timestamp::now();
+    let actor = Actor { id: session.user.to_string(), name: session.name.clone() };
+    let caller = Caller { tenant, actor, permissions: session.permissions.clone(), session: Some(id) };
+    Ok((caller, lasts))
+}
+
 /// A secret has 256 random bits, so a plain hash is enough: there is nothing to guess.
-fn hash(secret: &str) -> [u8; 32] {
+pub fn hash(secret: &str) -> [u8; 32] {
     Sha256::digest(secret.as_bytes()).into()
 }
 
@@ -134,10 +189,32 @@ fn hash(secret: &str) -> [u8; 32] {
 ///
 /// # Panics
 /// When the operating system has no randomness to give.
-pub fn mint(tenant: TenantId) -> (Credential, [u8; 32]) {
-    let mut bytes = [0u8; 32];
-    getrandom::fill(&mut bytes).expect("the operating system gives random bytes");
-    let secret: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+pub fn mint<O: Opens>(tenant: TenantId, of: Id<O::Of>) -> (Credential<O>, [u8; 32]) {
+    let secret = digits(O::DIGITS);
     let secret_hash = hash(&secret);
-    (Credential { tenant, api_key: ApiKeyId::mint(), secret }, secret_hash)
+    (Credential { tenant, of, secret }, secret_hash)
+}
+
+fn digits(count: usize) -> String {
+    let mut bytes = vec![0u8; count / 2];
+    getrandom::fill(&mut bytes).expect("the operating system gives random bytes");
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A token to be handed to a user.
+pub fn handing(tenant: TenantId, user: UserId) -> Handing {
+    let (token, hash) = mint(tenant, user);
+    Handing { token, hash }
+}
+
+/// The hashes of both halves of a refresh token: the family's, and that of this one.
+pub fn halves(token: &Credential<Refresh>) -> ([u8; 32], [u8; 32]) {
+    let (family, own) = token.secret.split_at(Refresh::DIGITS / 2);
+    (hash(family), hash(own))
+}
+
+/// The next refresh token of the same family.
+pub fn next(token: &Credential<Refresh>) -> Credential<Refresh> {
+    let (family, _) = token.secret.split_at(Refresh::DIGITS / 2);
+    Credential { tenant: token.tenant, of: token.of, secret: format!("{family}{}", digits(Refresh::DIGITS / 2)) }
 }

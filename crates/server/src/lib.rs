@@ -7,5 +7,6 @@
 pub mod api;
 pub mod auth;
 pub mod cli;
+pub mod notes;
 pub mod serve;
 pub mod store;

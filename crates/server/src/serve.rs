@@ -2,7 +2,7 @@
 
 use crate::{
     api::{self, App, METRICS},
-    auth::Keys,
+    notes,
     store::{Place, Store, StoreError},
 };
 use axum::{Router, extract::ConnectInfo, http::Request};
@@ -93,6 +93,7 @@ pub struct Running {
     pub app: Arc<App>,
     stop: oneshot::Sender<()>,
     served: tokio::task::JoinHandle<()>,
+    noting: tokio::task::JoinHandle<()>,
 }
 
 /// Serves connections until told to stop, then waits for those that are in a request. Bounded:
@@ -137,10 +138,11 @@ impl Running {
     pub fn start(engine: Engine, listener: TcpListener) -> std::io::Result<Self> {
         install_metrics();
         let address = listener.local_addr()?;
-        let app = Arc::new(App { engine: Arc::new(engine), keys: Keys::default() });
+        let app = Arc::new(App::new(Arc::new(engine)));
         let (stop, stopped) = oneshot::channel::<()>();
         let served = tokio::spawn(accept(listener, api::router(app.clone()), stopped));
-        Ok(Self { address, app, stop, served })
+        let noting = tokio::spawn(notes::keep(app.clone()));
+        Ok(Self { address, app, stop, served, noting })
     }
 
     /// No new connection; requests that run get their answer; then the engine answers what waits
@@ -152,6 +154,8 @@ impl Running {
             tracing::warn!("connections were still open after {DRAIN_TIME_MAX:?} and are closed");
             served.abort();
         }
+        self.app.notes.flush(&self.app.engine).await;
+        self.noting.abort();
         self.app.engine.shutdown().await;
     }
 }

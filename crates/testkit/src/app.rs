@@ -20,6 +20,9 @@ use tokio::net::TcpListener;
 
 pub const SECRET: &str = "a test secret of more than 32 characters";
 
+/// What every [`App::person`] logs in with.
+pub const PASSWORD: &str = "correct horse battery";
+
 /// One serving replica.
 pub struct Replica {
     running: Running,
@@ -148,8 +151,60 @@ impl App {
     pub async fn key_with(&self, permissions: &[&str]) -> String {
         let permissions = permissions.iter().map(|&p| p.to_owned()).collect();
         let name = "limited".parse().expect("a name");
-        let made = create_key(self.engine(), self.tenant, name, permissions).await.expect("a key is made");
+        let made = create_key(self.engine(), self.tenant, name, permissions, None).await.expect("a key is made");
         made["secret"].as_str().expect("a secret").to_owned()
+    }
+
+    /// A role of this tenant with these permissions; its id.
+    pub async fn role(&self, name: &str, permissions: &[&str]) -> String {
+        let body = json!({"name": name, "permissions": permissions});
+        let made = self.post("/v1/roles", &format!("role|{name}"), &body).await.ok();
+        made["role_id"].as_str().expect("a role id").to_owned()
+    }
+
+    /// Somebody invited; what the invitation says.
+    pub async fn invite(&self, email: &str, role: &str) -> Value {
+        let body = json!({"email": email, "name": email, "role_id": role});
+        self.post("/v1/users", &format!("user|{email}"), &body).await.ok()
+    }
+
+    /// Somebody who has a role of their own with these permissions, and a password; their id.
+    pub async fn person(&self, email: &str, permissions: &[&str]) -> String {
+        let role = self.role(email.split('@').next().expect("a name"), permissions).await;
+        let invited = self.invite(email, &role).await;
+        self.set_password(&invited["token"], PASSWORD).await.ok();
+        invited["user_id"].as_str().expect("a user id").to_owned()
+    }
+
+    pub async fn set_password(&self, token: &Value, password: &str) -> Reply {
+        let body = json!({"token": token, "password": password});
+        self.send(self.request(Method::POST, "/v1/auth/password").json(&body)).await
+    }
+
+    /// A login of somebody in a tenant.
+    pub async fn login_in(&self, tenant: &str, email: &str, password: &str) -> Reply {
+        let body = json!({"tenant": tenant, "email": email, "password": password, "cookie": true});
+        self.send(self.request(Method::POST, "/v1/auth/login").json(&body)).await
+    }
+
+    /// A login of one of our [`App::person`]s: the tokens.
+    pub async fn login(&self, email: &str) -> Value {
+        self.login_in("kestrel", email, PASSWORD).await.ok()
+    }
+
+    pub async fn refresh(&self, token: &Value) -> Reply {
+        self.send(self.request(Method::POST, "/v1/auth/refresh").json(&json!({"refresh_token": token}))).await
+    }
+
+    /// Writes down what was noted of calls, which else happens once a minute.
+    pub async fn flush(&self) {
+        self.replica.running.app.notes.flush(self.engine()).await;
+    }
+
+    /// Changes a part of something.
+    pub async fn change(&self, path: &str, key: &str, body: &Value) -> Reply {
+        let request = self.request(Method::PATCH, path).bearer_auth(&self.token);
+        self.send(request.header("idempotency-key", key).json(body)).await
     }
 
     /// A request with nothing but what is said here.
@@ -302,6 +357,7 @@ async fn make_tenant(engine: &Engine, slug: &str) -> (TenantId, String) {
     let command = CreateTenant { slug, name };
     let made = operator::submit(engine, tenant, "test|tenant", &intent, command, encode::ok).await;
     operator::done(made).expect("the tenant is made");
-    let key = create_key(engine, tenant, "test".parse().expect("a name"), Vec::new()).await.expect("a key is made");
+    let key =
+        create_key(engine, tenant, "test".parse().expect("a name"), Vec::new(), None).await.expect("a key is made");
     (tenant, key["secret"].as_str().expect("a secret").to_owned())
 }

@@ -2,9 +2,11 @@
 
 use super::{
     MANAGE,
-    model::{ApiKey, Credential},
+    model::{ApiKey, Credential, Key},
+    refusal::{exceeds, unknown},
+    rules::{Ungiven, give},
 };
-use crate::{Cx, Wants, WorkingSet, registry::PERMISSIONS};
+use crate::{Cx, Wants, WorkingSet};
 use engine::{Command, Next, Reject, command::Permission};
 use jiff::Timestamp;
 use kernel::{id::ApiKeyId, problem::Class, text::Name};
@@ -15,10 +17,12 @@ use serde_json::{Map, json};
 pub struct CreateApiKey {
     pub name: Name,
     pub permissions: Vec<String>,
+    /// From then on it opens nothing; never, where not said.
+    pub expires_at: Option<Timestamp>,
     /// What the maker may do; `None` for whoever runs the server.
     pub within: Option<Vec<String>>,
     /// Minted at the door: a decision has no random source.
-    pub credential: Credential,
+    pub credential: Credential<Key>,
     pub secret_hash: [u8; 32],
 }
 
@@ -31,12 +35,24 @@ pub struct ApiKeyCreated {
     pub secret: String,
     #[schema(value_type = String, format = DateTime)]
     pub created_at: Timestamp,
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub expires_at: Option<Timestamp>,
 }
 
 #[derive(Debug)]
 pub enum ApiKeyRefusal {
     Unknown { permission: String },
     Exceeds { permission: String },
+    Over { expires_at: Timestamp, at: Timestamp },
+}
+
+impl From<Ungiven> for ApiKeyRefusal {
+    fn from(ungiven: Ungiven) -> Self {
+        match ungiven {
+            Ungiven::Unknown(permission) => Self::Unknown { permission },
+            Ungiven::Exceeds(permission) => Self::Exceeds { permission },
+        }
+    }
 }
 
 impl Reject for ApiKeyRefusal {
@@ -44,24 +60,22 @@ impl Reject for ApiKeyRefusal {
         match self {
             Self::Unknown { .. } => "permission_unknown",
             Self::Exceeds { .. } => "permission_exceeded",
+            Self::Over { .. } => "expiry_past",
         }
     }
     fn class(&self) -> Class {
         Class::Invalid
     }
     fn detail(&self) -> String {
-        let all: Vec<_> = PERMISSIONS.iter().map(|permission| permission.0).collect();
         match self {
-            Self::Unknown { permission } => {
-                format!("permissions: `{permission}` is none; there are {}", all.join(", "))
-            }
-            Self::Exceeds { permission } => {
-                format!("permissions: your own key lacks `{permission}`, so it cannot grant it")
-            }
+            Self::Unknown { permission } => unknown(permission),
+            Self::Exceeds { permission } => exceeds(permission),
+            Self::Over { expires_at, at } => format!("expires_at: {expires_at} is past, it is {at}"),
         }
     }
     fn more(&self) -> Map<String, serde_json::Value> {
-        Map::from_iter([("errors".into(), json!([{"field": "permissions", "message": self.detail()}]))])
+        let field = if matches!(self, Self::Over { .. }) { "expires_at" } else { "permissions" };
+        Map::from_iter([("errors".into(), json!([{"field": field, "message": self.detail()}]))])
     }
 }
 
@@ -77,33 +91,29 @@ impl Command<WorkingSet> for CreateApiKey {
     }
 
     fn decide(&self, cx: &mut Cx<'_>) -> Result<ApiKeyCreated, ApiKeyRefusal> {
-        for permission in &self.permissions {
-            if !PERMISSIONS.iter().any(|known| known.0 == permission) {
-                return Err(ApiKeyRefusal::Unknown { permission: permission.clone() });
-            }
-            if self.within.as_ref().is_some_and(|within| !within.contains(permission)) {
-                return Err(ApiKeyRefusal::Exceeds { permission: permission.clone() });
-            }
+        if let Some(expires_at) = self.expires_at.filter(|expires_at| *expires_at <= cx.at) {
+            return Err(ApiKeyRefusal::Over { expires_at, at: cx.at });
         }
-        let mut permissions = self.permissions.clone();
-        permissions.sort_unstable();
-        permissions.dedup();
+        let permissions = give(&self.permissions, self.within.as_deref())?;
         cx.set.api_key.insert(
-            self.credential.api_key,
+            self.credential.of,
             ApiKey {
                 name: self.name.to_string(),
                 secret_hash: self.secret_hash,
                 permissions: permissions.clone(),
                 created_at: cx.at,
+                expires_at: self.expires_at,
+                last_used_at: None,
                 revoked_at: None,
             },
         );
         Ok(ApiKeyCreated {
-            api_key_id: self.credential.api_key,
+            api_key_id: self.credential.of,
             name: self.name.clone(),
             permissions,
             secret: self.credential.to_string(),
             created_at: cx.at,
+            expires_at: self.expires_at,
         })
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{
     OPERATE,
-    model::{Slug, Tenant},
+    model::{Headcount, Slug, Tenant},
 };
 use crate::{Cx, Wants, WorkingSet};
 use engine::{Command, Next, Reject, command::Permission};
@@ -57,6 +57,7 @@ impl Command<WorkingSet> for CreateTenant {
         }
         cx.set.tenant_slug.insert(self.slug.clone(), cx.tenant);
         cx.set.tenant.insert(cx.tenant, Tenant { name: self.name.clone(), created_at: cx.at });
+        cx.set.headcount.insert((), Headcount::default());
         Ok(TenantCreated { tenant_id: cx.tenant, slug: self.slug.clone() })
     }
 }

@@ -1,5 +1,11 @@
 //! What pages and API show of tenants, keys, audit and deadlocks.
 
+mod people;
+mod session;
+
+pub use people::*;
+pub use session::*;
+
 use super::{model::ApiKey, sql};
 use crate::Engine;
 use engine::{
@@ -34,6 +40,11 @@ pub struct ApiKeyView {
     #[schema(value_type = String, format = DateTime)]
     pub created_at: Timestamp,
     #[schema(value_type = Option<String>, format = DateTime)]
+    pub expires_at: Option<Timestamp>,
+    /// To within two minutes.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub last_used_at: Option<Timestamp>,
+    #[schema(value_type = Option<String>, format = DateTime)]
     pub revoked_at: Option<Timestamp>,
 }
 
@@ -41,7 +52,7 @@ pub struct ApiKeyView {
 #[derive(Debug, Serialize, ToSchema)]
 pub struct AuditView {
     pub call_id: CallId,
-    /// The API key's id, or `operator`.
+    /// The id of the API key or the user, or `operator`.
     pub actor: String,
     pub command: String,
     /// `done`, or the code of the refusal.
@@ -112,6 +123,8 @@ pub async fn api_keys(
             name: key.name,
             permissions: key.permissions,
             created_at: key.created_at,
+            expires_at: key.expires_at,
+            last_used_at: key.last_used_at,
             revoked_at: key.revoked_at,
         }
     };

@@ -1,4 +1,11 @@
-//! Every statement of the tenancy slice.
+//! Every statement of the tenancy slice: here tenants and API keys, beside it who uses them.
+
+pub mod note;
+pub mod people;
+pub mod session;
+
+pub use people::{Headcounts, RoleNames, Roles, UserEmails, Users};
+pub use session::Sessions;
 
 use super::model::{ApiKey, Slug, Tenant};
 use engine::{
@@ -108,7 +115,8 @@ const API_KEY_LOAD: Sql = Sql::new(
     "api_key_load",
     &[Type::UUID_ARRAY],
     "
-    SELECT t.api_key_id, t.name, t.secret_hash, t.permissions, t.created_at, t.revoked_at
+    SELECT t.api_key_id, t.name, t.secret_hash, t.permissions, t.created_at, t.expires_at, t.last_used_at,
+        t.revoked_at
     FROM api_key AS t
     WHERE t.tenant_id = $1
         AND t.api_key_id = ANY($2)
@@ -117,10 +125,10 @@ const API_KEY_LOAD: Sql = Sql::new(
 
 const API_KEY_INSERT: Sql = Sql::new(
     "api_key_insert",
-    &[Type::UUID, Type::TEXT, Type::BYTEA, Type::TEXT_ARRAY, Type::TIMESTAMPTZ],
+    &[Type::UUID, Type::TEXT, Type::BYTEA, Type::TEXT_ARRAY, Type::TIMESTAMPTZ, Type::TIMESTAMPTZ],
     "
-    INSERT INTO api_key (tenant_id, api_key_id, name, secret_hash, permissions, created_at)
-    VALUES ($1, $2, $3, $4, $5, $6)",
+    INSERT INTO api_key (tenant_id, api_key_id, name, secret_hash, permissions, created_at, expires_at)
+    VALUES ($1, $2, $3, $4, $5, $6, $7)",
 );
 
 const API_KEY_REVOKE: Sql = Sql::new(
@@ -169,6 +177,7 @@ impl Table for ApiKeys {
                     param(change.after.secret_hash.to_vec()),
                     param(change.after.permissions.clone()),
                     param(change.after.created_at),
+                    param(change.after.expires_at),
                 ],
             })
             .collect();
@@ -195,6 +204,8 @@ pub(super) fn read_api_key(row: &Row) -> ApiKey {
         secret_hash: hash.try_into().expect("api_key_secret_hash_sha256"),
         permissions: row.get("permissions"),
         created_at: row.get("created_at"),
+        expires_at: row.get("expires_at"),
+        last_used_at: row.get("last_used_at"),
         revoked_at: row.get("revoked_at"),
     }
 }
@@ -204,7 +215,8 @@ pub const API_KEY_LIST: Sql = Sql::new(
     "api_key_list",
     &[Type::UUID, Type::INT8],
     "
-    SELECT t.api_key_id, t.name, t.secret_hash, t.permissions, t.created_at, t.revoked_at
+    SELECT t.api_key_id, t.name, t.secret_hash, t.permissions, t.created_at, t.expires_at, t.last_used_at,
+        t.revoked_at
     FROM api_key AS t
     WHERE t.tenant_id = $1
         AND t.api_key_id > $2
@@ -217,7 +229,8 @@ pub const API_KEY_FIND: Sql = Sql::new(
     "api_key_find",
     &[Type::UUID],
     "
-    SELECT t.api_key_id, t.name, t.secret_hash, t.permissions, t.created_at, t.revoked_at
+    SELECT t.api_key_id, t.name, t.secret_hash, t.permissions, t.created_at, t.expires_at, t.last_used_at,
+        t.revoked_at
     FROM api_key AS t
     WHERE t.tenant_id = $1
         AND t.api_key_id = $2",

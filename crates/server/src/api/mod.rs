@@ -5,7 +5,9 @@ mod document;
 mod edit_lock;
 mod health;
 mod inventory;
+mod login;
 mod parties;
+mod people;
 mod problem;
 mod query;
 mod tenancy;
@@ -15,9 +17,12 @@ pub use health::METRICS;
 pub mod encode {
     pub use super::write::{created, ok};
 }
-pub use problem::{Problem, ProblemBody};
+pub use problem::{Code, Problem, ProblemBody};
 
-use crate::auth::Keys;
+use crate::{
+    auth::{COOKIE, Keys, Sessions, access::Access, limit::Limits, password::Passwords},
+    notes::{self, Notes},
+};
 use axum::{
     Router,
     extract::Request,
@@ -34,7 +39,11 @@ use tower_http::catch_panic::CatchPanicLayer;
 use tracing::Instrument;
 use utoipa::{
     Modify, OpenApi,
-    openapi::security::{Http, HttpAuthScheme, SecurityScheme},
+    openapi::{
+        OpenApi as OpenApiDocument, PathItem,
+        path::Operation,
+        security::{ApiKeyValue, Http, HttpAuthScheme, SecurityRequirement, SecurityScheme},
+    },
 };
 use utoipa_axum::router::OpenApiRouter;
 
@@ -49,6 +58,25 @@ const REQUEST_TIME_MAX: Duration = Duration::from_secs(30);
 pub struct App {
     pub engine: Arc<Engine>,
     pub keys: Keys,
+    pub sessions: Sessions,
+    pub access: Access,
+    pub limits: Limits,
+    pub passwords: Passwords,
+    pub notes: Notes,
+}
+
+impl App {
+    pub fn new(engine: Arc<Engine>) -> Self {
+        Self {
+            access: Access::new(&engine.config().secret),
+            engine,
+            keys: Keys::default(),
+            sessions: Sessions::default(),
+            limits: Limits::default(),
+            passwords: Passwords::default(),
+            notes: Notes::default(),
+        }
+    }
 }
 
 pub type SharedApp = Arc<App>;
@@ -66,7 +94,8 @@ pub type SharedApp = Arc<App>;
     ),
     modifiers(&Credentials),
     tags(
-        (name = "tenancy", description = "Your tenant, its API keys, its audit"),
+        (name = "login", description = "How people prove who they are; these need no credential but what their body brings"),
+        (name = "tenancy", description = "Your tenant, its people, its API keys, its audit"),
         (name = "catalog", description = "SKUs and warehouses"),
         (name = "parties", description = "Customers and their groups"),
         (name = "editing", description = "Locks for long edits"),
@@ -79,16 +108,50 @@ struct Description;
 struct Credentials;
 
 impl Modify for Credentials {
-    fn modify(&self, openapi: &mut utoipa::openapi::OpenApi) {
-        let scheme =
-            SecurityScheme::Http(Http::builder().scheme(HttpAuthScheme::Bearer).bearer_format("API key").build());
-        openapi.components.get_or_insert_default().add_security_scheme("api_key", scheme);
+    fn modify(&self, openapi: &mut OpenApiDocument) {
+        let bearer = |format: &str, text: &str| {
+            let http = Http::builder().scheme(HttpAuthScheme::Bearer).bearer_format(format).description(Some(text));
+            SecurityScheme::Http(http.build())
+        };
+        let cookie = ApiKeyValue::with_description(COOKIE, "Of a session, for pages: a login sets it where asked to.");
+        let components = openapi.components.get_or_insert_default();
+        components.add_security_scheme("api_key", bearer("API key", "For programs: `thk_…`."));
+        components
+            .add_security_scheme("access_token", bearer("JWT", "For people: what a login gives, for 15 minutes."));
+        components
+            .add_security_scheme("session", SecurityScheme::ApiKey(utoipa::openapi::security::ApiKey::Cookie(cookie)));
     }
+}
+
+fn asked_for(scheme: &str) -> SecurityRequirement {
+    SecurityRequirement::new(scheme, Vec::<String>::new())
+}
+
+fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
+    [&mut item.get, &mut item.post, &mut item.put, &mut item.patch, &mut item.delete].into_iter().flatten()
+}
+
+/// Whatever an API key opens, a user's session does.
+fn open_to_people(openapi: &mut OpenApiDocument) {
+    for operation in openapi.paths.paths.values_mut().flat_map(operations) {
+        let asks = operation.security.iter().flatten().any(|asked| *asked == asked_for("api_key"));
+        if let (true, Some(security)) = (asks, &mut operation.security) {
+            security.extend([asked_for("access_token"), asked_for("session")]);
+        }
+    }
+}
+
+fn parts() -> (Router<SharedApp>, OpenApiDocument) {
+    let (router, mut openapi) = routes().split_for_parts();
+    open_to_people(&mut openapi);
+    (router, openapi)
 }
 
 fn routes() -> OpenApiRouter<SharedApp> {
     OpenApiRouter::with_openapi(Description::openapi())
+        .merge(login::routes())
         .merge(tenancy::routes())
+        .merge(people::routes())
         .merge(catalog::routes())
         .merge(parties::routes())
         .merge(edit_lock::routes())
@@ -97,15 +160,16 @@ fn routes() -> OpenApiRouter<SharedApp> {
 }
 
 /// The description of the API, as served at `/openapi.json`.
-pub fn openapi() -> utoipa::openapi::OpenApi {
-    routes().split_for_parts().1
+pub fn openapi() -> OpenApiDocument {
+    parts().1
 }
 
 /// The whole program as a service.
 pub fn router(app: SharedApp) -> Router {
-    let (router, description) = routes().split_for_parts();
+    let (router, description) = parts();
     let known = Arc::new(query::Known::of(&description));
     let router = router.route_layer(middleware::from_fn_with_state(known, query::check));
+    let router = router.route_layer(middleware::from_fn_with_state(app.clone(), notes::audit));
     let swagger = utoipa_swagger_ui::SwaggerUi::new("/docs").url("/openapi.json", description);
     router
         .merge(swagger)

@@ -12,14 +12,14 @@ use engine::{Fault, Reject, answer::Answer, error::StepError};
 use kernel::problem::Class;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use std::any::Any;
+use std::{any::Any, borrow::Cow, time::Duration};
 use utoipa::{
     IntoResponses, PartialSchema, ToSchema,
     openapi::{Content, RefOr, Response as Described, ResponseBuilder},
 };
 
 /// Seconds after which a caller may try again.
-const RETRY_AFTER_S: u16 = 1;
+const RETRY_AFTER_S: u64 = 1;
 
 /// The body of every refusal.
 #[derive(Debug, Serialize, ToSchema)]
@@ -42,6 +42,10 @@ pub struct ProblemBody {
     more: Map<String, Value>,
 }
 
+/// The code of a refusal, beside its bytes: for the audit.
+#[derive(Debug, Clone)]
+pub struct Code(pub Cow<'static, str>);
+
 /// A refusal on its way out.
 #[derive(Debug)]
 pub struct Problem {
@@ -49,12 +53,12 @@ pub struct Problem {
     code: &'static str,
     detail: String,
     more: Map<String, Value>,
-    retry: bool,
+    retry_after_s: Option<u64>,
 }
 
 impl Problem {
     fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
-        Self { status, code, detail: detail.into(), more: Map::new(), retry: false }
+        Self { status, code, detail: detail.into(), more: Map::new(), retry_after_s: None }
     }
 
     pub fn malformed(code: &'static str, detail: impl Into<String>) -> Self {
@@ -66,7 +70,19 @@ impl Problem {
     }
 
     pub fn forbidden(permission: &str) -> Self {
-        Self::new(StatusCode::FORBIDDEN, "permission_missing", format!("your key lacks the permission `{permission}`"))
+        Self::new(StatusCode::FORBIDDEN, "permission_missing", format!("you lack the permission `{permission}`"))
+    }
+
+    /// A cookie goes along with whatever a page of anybody sends.
+    pub fn foreign_origin() -> Self {
+        let detail = "the session's cookie is taken from pages of this host only; send `Authorization` instead";
+        Self::new(StatusCode::FORBIDDEN, "origin_foreign", detail)
+    }
+
+    pub fn too_many_logins(wait: Duration) -> Self {
+        let detail = "too many logins were tried for this user or from this address; wait, then try again";
+        let problem = Self::new(StatusCode::TOO_MANY_REQUESTS, "too_many_logins", detail);
+        Self { retry_after_s: Some(wait.as_secs() + 1), ..problem }
     }
 
     pub fn missing(detail: impl Into<String>) -> Self {
@@ -93,7 +109,7 @@ impl Problem {
     }
 
     pub fn unavailable(detail: impl Into<String>) -> Self {
-        Self { retry: true, ..Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", detail) }
+        Self { retry_after_s: Some(RETRY_AFTER_S), ..Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", detail) }
     }
 
     /// A value that cannot be right, with the field it stands in.
@@ -124,8 +140,10 @@ pub fn rejected(reject: &impl Reject) -> Answer {
         Class::Missing => StatusCode::NOT_FOUND,
         Class::Conflict => StatusCode::CONFLICT,
         Class::Locked => StatusCode::LOCKED,
+        Class::Unproven => StatusCode::UNAUTHORIZED,
     };
-    let problem = Problem { status, code: reject.code(), detail: reject.detail(), more: reject.more(), retry: false };
+    let problem =
+        Problem { status, code: reject.code(), detail: reject.detail(), more: reject.more(), retry_after_s: None };
     let body = serde_json::to_vec(&problem.body()).expect("a problem is plain JSON");
     Answer::problem(status.as_u16(), Bytes::from(body))
 }
@@ -145,7 +163,10 @@ impl From<Fault> for Problem {
                 problem.more.insert("sent_fingerprint".into(), json!(sent));
                 problem
             }
-            Fault::InFlight => Self { retry: true, ..Self::new(StatusCode::CONFLICT, "request_in_flight", detail) },
+            Fault::InFlight => Self {
+                retry_after_s: Some(RETRY_AFTER_S),
+                ..Self::new(StatusCode::CONFLICT, "request_in_flight", detail)
+            },
             Fault::Overloaded | Fault::Deadline | Fault::RowHeld | Fault::Unavailable(_) | Fault::Stopping => {
                 let code = match fault {
                     Fault::Overloaded => "overloaded",
@@ -154,7 +175,7 @@ impl From<Fault> for Problem {
                     Fault::Stopping => "stopping",
                     _ => "unavailable",
                 };
-                Self { retry: true, ..Self::new(StatusCode::SERVICE_UNAVAILABLE, code, detail) }
+                Self { retry_after_s: Some(RETRY_AFTER_S), ..Self::new(StatusCode::SERVICE_UNAVAILABLE, code, detail) }
             }
             // The cause is in the log, under the correlation id; it is not the caller's business.
             Fault::Bug(_) => Self::new(
@@ -176,16 +197,17 @@ impl From<StepError> for Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let (status, retry) = (self.status, self.retry);
+        let (status, code, retry_after_s) = (self.status, self.code, self.retry_after_s);
         let mut response = (status, Json(self.body())).into_response();
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
-        if retry {
-            headers.insert(header::RETRY_AFTER, RETRY_AFTER_S.into());
+        if let Some(seconds) = retry_after_s {
+            headers.insert(header::RETRY_AFTER, seconds.into());
         }
         if status == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
+        response.extensions_mut().insert(Code(code.into()));
         response
     }
 }
@@ -222,8 +244,8 @@ pub struct ReadProblems;
 impl IntoResponses for ReadProblems {
     fn responses() -> std::collections::BTreeMap<String, RefOr<Described>> {
         describe(&[
-            (401, "no valid API key"),
-            (403, "the key lacks the permission"),
+            (401, "no valid credential"),
+            (403, "you lack the permission"),
             (404, "no such row in your tenant"),
             (422, "a query parameter is wrong; `errors` names it"),
             (503, "try again after Retry-After"),
@@ -253,8 +275,8 @@ impl IntoResponses for WriteProblems {
     fn responses() -> std::collections::BTreeMap<String, RefOr<Described>> {
         describe(&[
             (400, "no usable Idempotency-Key, or the body is no JSON"),
-            (401, "no valid API key"),
-            (403, "the key lacks the permission"),
+            (401, "no valid credential"),
+            (403, "you lack the permission"),
             (404, "it names a row that is not there; the key is not used up"),
             (408, "the body took too long"),
             (409, "a conflict with what exists, or the same key is in flight; the key is not used up"),
@@ -262,6 +284,25 @@ impl IntoResponses for WriteProblems {
             (415, "the body is not said to be JSON"),
             (422, "refused, kept and replayed; or a wrong value, or a reused key, which are not kept"),
             (503, "try again with the same key after Retry-After"),
+        ])
+    }
+}
+
+/// What a write may answer that needs no key and no caller.
+pub struct OpenProblems;
+
+impl IntoResponses for OpenProblems {
+    fn responses() -> std::collections::BTreeMap<String, RefOr<Described>> {
+        describe(&[
+            (400, "the body is no JSON"),
+            (401, "what it brings opens nothing: unknown, wrong, used or over, all in the same words"),
+            (403, "a session's cookie came with the Origin of another host"),
+            (408, "the body took too long"),
+            (413, "the body is too large"),
+            (415, "the body is not said to be JSON"),
+            (422, "a wrong value; `errors` names the field"),
+            (429, "too often; try again after Retry-After"),
+            (503, "try again after Retry-After"),
         ])
     }
 }

@@ -12,9 +12,10 @@ use domain::{
     registry::Checked,
     tenancy::{
         self, ApiKeyCreated, ApiKeyRevoked, CreateApiKey, RevokeApiKey,
-        read::{self, ApiKeyView, AuditView, DeadlockView, TenantView},
+        read::{self, ApiKeyView, AuditView, DeadlockView, RefusalView, TenantView},
     },
 };
+use jiff::Timestamp;
 use kernel::{
     id::{ApiKey, ApiKeyId, CallId},
     page::Page,
@@ -31,6 +32,7 @@ pub fn routes() -> OpenApiRouter<SharedApp> {
         .routes(routes!(api_keys, create_api_key))
         .routes(routes!(revoke_api_key))
         .routes(routes!(audit))
+        .routes(routes!(refusals))
         .routes(routes!(deadlocks))
 }
 
@@ -65,6 +67,9 @@ pub struct NewApiKey {
     /// Only such as your own key has.
     #[schema(min_items = 1, max_items = 32, example = json!(["inventory.read", "inventory.write"]))]
     permissions: Vec<String>,
+    /// From then on it opens nothing; never, where not said.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    expires_at: Option<Timestamp>,
 }
 
 impl Checked for NewApiKey {
@@ -92,9 +97,10 @@ impl Located for ApiKeyCreated {
 async fn create_api_key(State(app): State<SharedApp>, write: Write<NewApiKey, CreateApiKey>) -> Response {
     write
         .run_as(&app, created, |new, caller| {
-            let (credential, secret_hash) = auth::mint(caller.tenant);
+            let (credential, secret_hash) = auth::mint(caller.tenant, ApiKeyId::mint());
             let within = Some(caller.permissions.clone());
-            CreateApiKey { name: new.name, permissions: new.permissions, within, credential, secret_hash }
+            let NewApiKey { name, permissions, expires_at } = new;
+            CreateApiKey { name, permissions, expires_at, within, credential, secret_hash }
         })
         .await
 }
@@ -111,9 +117,8 @@ async fn revoke_api_key(
     write: Bare<RevokeApiKey>,
     PathId(api_key): PathId<ApiKey>,
 ) -> Response {
-    let tenant = write.caller.tenant;
     let response = write.run(&app, RevokeApiKey { api_key }, ok).await;
-    app.keys.forget(tenant, api_key).await;
+    app.keys.forget();
     response
 }
 
@@ -129,6 +134,21 @@ async fn audit(
 ) -> Result<Json<Page<AuditView>>, Problem> {
     caller.may(tenancy::AUDIT)?;
     Ok(Json(read::audit(&app.engine, caller.tenant, page.after, page.limit).await?))
+}
+
+/// What your keys and users were refused, by actor, route and code, summed up by the minute and written
+/// within the next. Whoever is unknown is not in it. Needs `tenancy.audit`.
+#[utoipa::path(
+    get, path = "/v1/refusals", tag = "tenancy", security(("api_key" = [])), params(PageParams),
+    responses((status = 200, body = Page<RefusalView>), ReadProblems)
+)]
+async fn refusals(
+    State(app): State<SharedApp>,
+    caller: Caller,
+    Query(page): Query<PageOf<Uuid>>,
+) -> Result<Json<Page<RefusalView>>, Problem> {
+    caller.may(tenancy::AUDIT)?;
+    Ok(Json(read::refusals(&app.engine, caller.tenant, page.after, page.limit).await?))
 }
 
 /// Deadlocks that were broken and retried, with both statements. Needs `tenancy.audit`.

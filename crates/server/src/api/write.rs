@@ -3,7 +3,10 @@
 //! The order of the checks is what keeps a key unused by a bad request: form of the headers,
 //! credential, permission, form of the body, values. Only then the engine hears of the key.
 
-use super::{App, BODY_BYTES_MAX, BODY_TIME_MAX, Correlation, Problem, SharedApp, problem::rejected};
+use super::{
+    App, BODY_BYTES_MAX, BODY_TIME_MAX, Correlation, Problem, SharedApp,
+    problem::{Code, rejected},
+};
 use crate::auth::Caller;
 use axum::{
     body::Body,
@@ -14,11 +17,11 @@ use axum::{
 use bytes::Bytes;
 use domain::{WorkingSet, registry::Checked};
 use engine::{
-    Answered, Command, Encode, Head, Reject,
+    Actor, Answered, Command, Encode, Head, Reject,
     answer::{Answer, Fingerprint, Key},
     number::Numbers,
 };
-use kernel::id::CallId;
+use kernel::id::{CallId, TenantId};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use std::{marker::PhantomData, net::SocketAddr};
@@ -67,6 +70,46 @@ impl<C: Command<WorkingSet>> FromRequestParts<SharedApp> for Bare<C> {
         let (caller, key) = door::<C>(parts, app).await?;
         let head = head(parts, &caller, key, b"")?;
         Ok(Self { caller, head, command: PhantomData })
+    }
+}
+
+/// A write that needs no key and no caller: what it brings in its body is what it proves itself by.
+pub struct Open<T> {
+    pub body: T,
+    parts: Parts,
+}
+
+impl<T: DeserializeOwned + Checked> FromRequest<SharedApp> for Open<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, _: &SharedApp) -> Result<Self, Problem> {
+        let (parts, body) = request.into_parts();
+        let bytes = read_body(&parts.headers, body).await?;
+        let body: T = parse(&bytes)?;
+        body.check().map_err(|(field, message)| Problem::invalid(field, message))?;
+        Ok(Self { body, parts })
+    }
+}
+
+/// Runs a command whose answer is not kept, under a key of our own.
+pub async fn run_unkept<C: Command<WorkingSet>>(
+    app: &App,
+    parts: &Parts,
+    tenant: TenantId,
+    actor: Actor,
+    command: C,
+    encode: Encode<C::Done, C::Reject>,
+) -> Result<Answer, Problem> {
+    const { assert!(!C::STORED, "a caller brings the key of an answer that is kept") };
+    let call = CallId::mint();
+    let key = Key::new(&format!("server|{call}")).expect("visible ASCII");
+    let head = head_of(parts, call, tenant, actor, key, b"")?;
+    Ok(app.engine.submit(head, command, encode).await?.answer)
+}
+
+impl<T> Open<T> {
+    pub fn split(self) -> (T, Parts) {
+        (self.body, self.parts)
     }
 }
 
@@ -172,21 +215,24 @@ fn no_positional(bytes: &[u8]) -> Result<(), Problem> {
 }
 
 fn head(parts: &Parts, caller: &Caller, key: Key, body: &[u8]) -> Result<Head, Problem> {
+    head_of(parts, CallId::mint(), caller.tenant, caller.actor(), key, body)
+}
+
+fn head_of(
+    parts: &Parts,
+    call: CallId,
+    tenant: TenantId,
+    actor: Actor,
+    key: Key,
+    body: &[u8],
+) -> Result<Head, Problem> {
     let if_match = parts.headers.get(header::IF_MATCH).and_then(|value| value.to_str().ok());
     let path = parts.uri.path();
     let fingerprint = Fingerprint::of(parts.method.as_str(), path, if_match, body)
         .map_err(|error| Problem::malformed("malformed_json", format!("the body is no JSON: {error}")))?;
     let correlation = parts.extensions.get::<Correlation>().map(|id| id.0.clone()).unwrap_or_default();
     let remote = parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|info| info.0.ip().to_string());
-    Ok(Head {
-        call: CallId::mint(),
-        tenant: caller.tenant,
-        key,
-        fingerprint,
-        actor: caller.actor(),
-        correlation,
-        remote,
-    })
+    Ok(Head { call, tenant, key, fingerprint, actor, correlation, remote })
 }
 
 impl<T, C> Write<T, C> {
@@ -222,12 +268,26 @@ impl<C: Command<WorkingSet>> Bare<C> {
 }
 
 fn respond(outcome: Result<Answered, engine::Fault>) -> Response {
-    let Answered { answer, replayed } = match outcome {
-        Ok(answered) => answered,
-        Err(fault) => return Problem::from(fault).into_response(),
-    };
+    match outcome {
+        Ok(answered) => sent(answered),
+        Err(fault) => Problem::from(fault).into_response(),
+    }
+}
+
+/// The code in the bytes of a refusal.
+fn code_of(body: &[u8]) -> Option<String> {
+    let body: Value = serde_json::from_slice(body).ok()?;
+    body["code"].as_str().map(str::to_owned)
+}
+
+/// An answer on its way out.
+pub fn sent(Answered { answer, replayed }: Answered) -> Response {
     let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let code = status.is_client_error().then(|| code_of(&answer.body)).flatten();
     let mut response = (status, answer.body).into_response();
+    if let Some(code) = code {
+        response.extensions_mut().insert(Code(code.into()));
+    }
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(answer.content_type));
     let mut put = |name: HeaderName, value: Option<String>| {
@@ -236,6 +296,7 @@ fn respond(outcome: Result<Answered, engine::Fault>) -> Response {
         }
     };
     put(header::ETAG, answer.etag);
+    put(header::WWW_AUTHENTICATE, (status == StatusCode::UNAUTHORIZED).then(|| "Bearer".to_owned()));
     put(header::LOCATION, answer.location);
     put(REPLAYED, replayed.map(|_| "true".to_owned()));
     put(ORIGINAL_DATE, replayed.map(|at| at.to_string()));

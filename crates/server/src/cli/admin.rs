@@ -18,6 +18,7 @@ use domain::{
     registry::PERMISSIONS,
     tenancy::{self, CreateApiKey, CreateTenant, RevokeApiKey, model::Slug},
 };
+use jiff::Timestamp;
 use kernel::{
     id::{ApiKeyId, TenantId},
     page::Limit,
@@ -114,6 +115,9 @@ enum KeyVerb {
         /// What it may do; all permissions when not said.
         #[arg(long = "permission", value_name = "PERMISSION")]
         permissions: Vec<String>,
+        /// From when on it opens nothing, as 2027-01-31T00:00:00Z.
+        #[arg(long, value_name = "INSTANT")]
+        expires_at: Option<Timestamp>,
         /// One JSON object instead of the bare key.
         #[arg(long)]
         json: bool,
@@ -131,7 +135,7 @@ enum KeyVerb {
     },
 }
 
-async fn tenant_of(engine: &Engine, slug: &str) -> Result<TenantId, String> {
+pub(super) async fn tenant_of(engine: &Engine, slug: &str) -> Result<TenantId, String> {
     let found = tenancy::read::tenant_by_slug(engine, slug).await.map_err(|error| error.to_string())?;
     found.ok_or_else(|| format!("there is no tenant {slug:?}; `tallyhold tenant list` shows them"))
 }
@@ -140,9 +144,9 @@ impl KeyCommand {
     pub async fn run(self, place: Place) -> ExitCode {
         with_engine(Store::existing(&place).await, async |engine| {
             match self.verb {
-                KeyVerb::Create { tenant, name, permissions, json } => {
+                KeyVerb::Create { tenant, name, permissions, expires_at, json } => {
                     let tenant = tenant_of(engine, &tenant).await?;
-                    let made = create_key(engine, tenant, name, permissions).await?;
+                    let made = create_key(engine, tenant, name, permissions, expires_at).await?;
                     if json {
                         println!("{made}");
                     } else {
@@ -185,15 +189,16 @@ pub async fn create_key(
     tenant: TenantId,
     name: Name,
     permissions: Vec<String>,
+    expires_at: Option<Timestamp>,
 ) -> Result<Value, String> {
-    let (credential, secret_hash) = auth::mint(tenant);
+    let (credential, secret_hash) = auth::mint(tenant, ApiKeyId::mint());
     let permissions = match permissions.is_empty() {
         true => PERMISSIONS.iter().map(|permission| permission.0.to_owned()).collect(),
         false => permissions,
     };
-    let key = format!("operator|key|{}", credential.api_key);
-    let intent = json!({"name": name, "permissions": permissions});
-    let command = CreateApiKey { name, permissions, within: None, credential, secret_hash };
+    let key = format!("operator|key|{}", credential.of);
+    let intent = json!({"name": name, "permissions": permissions, "expires_at": expires_at});
+    let command = CreateApiKey { name, permissions, expires_at, within: None, credential, secret_hash };
     done(submit(engine, tenant, &key, &intent, command, encode::ok).await)
 }
 
@@ -319,6 +324,6 @@ pub async fn seed(engine: &Engine) -> Result<Seeded, String> {
             hero = sku_id;
         }
     }
-    let key = create_key(engine, tenant, "demonstration".parse().expect("a name"), Vec::new()).await?;
+    let key = create_key(engine, tenant, "demonstration".parse().expect("a name"), Vec::new(), None).await?;
     Ok(Seeded { tenant, api_key: text(&key, "secret"), sku: hero, warehouse })
 }

@@ -3,7 +3,6 @@
 use super::fail;
 use crate::{
     api::{self, App, encode},
-    auth::Keys,
     serve::install_metrics,
 };
 use clap::Args;
@@ -40,7 +39,7 @@ fn seconds(text: &str) -> Result<f64, String> {
 }
 
 fn router(engine: Arc<Engine>) -> axum::Router {
-    api::router(Arc::new(App { engine, keys: Keys::default() }))
+    api::router(Arc::new(App::new(engine)))
 }
 
 /// This program's `serve`, as a process of its own.

@@ -6,6 +6,7 @@ mod demo;
 mod import;
 pub mod online_retail;
 pub mod operator;
+mod people;
 mod serve;
 mod verify;
 
@@ -36,7 +37,7 @@ struct Global {
     /// (for `migrate`: an administrator's).
     #[arg(long, global = true, env = "DATABASE_URL", value_name = "URL", hide_env_values = true)]
     database_url: Option<String>,
-    /// Seals stored answers that carry a secret; at least 32 characters. The embedded server
+    /// Seals stored answers that carry a secret, and signs access tokens; at least 32 characters. The embedded server
     /// keeps one in its folder.
     #[arg(long, global = true, env = "TALLYHOLD_SECRET", hide_env_values = true, value_name = "SECRET")]
     secret: Option<String>,
@@ -68,6 +69,10 @@ enum Verb {
     Tenant(admin::TenantCommand),
     /// Make, list and revoke API keys.
     Key(admin::KeyCommand),
+    /// Make and list roles.
+    Role(people::RoleCommand),
+    /// Invite and list users.
+    User(people::UserCommand),
 }
 
 impl Global {
@@ -113,6 +118,8 @@ pub fn run(cli: Cli) -> ExitCode {
             Verb::Bench(verb) => verb.run().await,
             Verb::Tenant(verb) => verb.run(place).await,
             Verb::Key(verb) => verb.run(place).await,
+            Verb::Role(verb) => verb.run(place).await,
+            Verb::User(verb) => verb.run(place).await,
         }
     })
 }

@@ -8,7 +8,10 @@ use std::{
     path::{Path, PathBuf},
     process::Output,
 };
-use testkit::{Database, app::SECRET};
+use testkit::{
+    App, Database,
+    app::{PASSWORD, SECRET},
+};
 
 /// A folder that only we may enter. Where we are root, PostgreSQL's user may not, and the data asked
 /// for in it goes elsewhere.
@@ -58,6 +61,10 @@ fn a_verb_about_what_is_there_refuses_a_folder_without_a_database_and_makes_none
         "key list acme",
         "key create acme web",
         "key revoke acme key_01a22eb694627124a6908b53a67a034d",
+        "role list acme",
+        "role create acme Manager",
+        "user list acme",
+        "user invite acme mira@acme.example Mira --role Manager",
     ] {
         for data in [&mistyped, &empty] {
             let output = run(data, &verb.split(' ').collect::<Vec<_>>());
@@ -132,6 +139,32 @@ async fn a_database_server_killed_for_the_sixth_time_within_a_minute_ends_serve(
     }
     let (good, log) = process.wait();
     assert!(!good && log.contains("the embedded PostgreSQL was given up"), "{log}");
+}
+
+#[tokio::test]
+async fn ten_04_whoever_runs_the_server_lets_the_first_user_in() {
+    let app = App::start().await;
+    let run = |arguments: &[&str]| {
+        let mut command = program();
+        command.env("DATABASE_URL", app.database.server_url()).env("TALLYHOLD_SECRET", SECRET);
+        command.args(arguments).output().expect("it runs")
+    };
+    let invite = ["user", "invite", "kestrel", "mira@kestrel.example", "Mira Okafor", "--role", "manager"];
+    let refused = run(&invite);
+    assert!(text(&refused.stderr).contains("`tallyhold role create kestrel manager` makes it"), "{refused:?}");
+    let role = run(&["role", "create", "kestrel", "Manager"]);
+    assert!(role.status.success() && text(&role.stdout).starts_with("rol_"), "{role:?}");
+    let invited = run(&invite);
+    let token = text(&invited.stdout).trim();
+    assert!(invited.status.success() && token.starts_with("tht_"), "{invited:?}");
+    app.set_password(&token.into(), PASSWORD).await.ok();
+    let again = run(&invite);
+    assert!(text(&again.stderr).contains("has the address mira@kestrel.example already"), "{again:?}");
+    let users = run(&["user", "list", "kestrel"]);
+    assert!(text(&users.stdout).contains("  active  mira@kestrel.example  Mira Okafor  rol_"), "{users:?}");
+    let roles = run(&["role", "list", "kestrel"]);
+    assert!(text(&roles.stdout).contains("  1 users  Manager  "), "{roles:?}");
+    app.finish().await;
 }
 
 #[tokio::test]

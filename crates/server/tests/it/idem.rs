@@ -6,7 +6,10 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use testkit::App;
 
-/// Every write of the API: method and path, ids filled in with ones that fit.
+/// The routes that need no key: each brings what is good once, or changes nothing a second time.
+const KEYLESS: [&str; 4] = ["/v1/auth/login", "/v1/auth/logout", "/v1/auth/password", "/v1/auth/refresh"];
+
+/// Every write of the API that needs a key: method and path, ids filled in with ones that fit.
 fn writes() -> Vec<(Method, String)> {
     let description = serde_json::to_value(server::api::openapi()).expect("the description is JSON");
     let paths = description["paths"].as_object().expect("paths").clone();
@@ -14,11 +17,19 @@ fn writes() -> Vec<(Method, String)> {
     for (path, item) in paths {
         for method in ["post", "put", "patch", "delete"] {
             if item.get(method).is_some() {
-                let path = [("api_key_id", "key"), ("customer_id", "cus"), ("customer_group_id", "cgr")]
-                    .into_iter()
-                    .fold(path.clone(), |path, (name, prefix)| {
-                        path.replace(&format!("{{{name}}}"), &format!("{prefix}_0198c0de5eed70008000000000000001"))
-                    });
+                if KEYLESS.contains(&&*path) {
+                    continue;
+                }
+                let ids = [
+                    ("api_key_id", "key"),
+                    ("role_id", "rol"),
+                    ("user_id", "usr"),
+                    ("customer_id", "cus"),
+                    ("customer_group_id", "cgr"),
+                ];
+                let path = ids.into_iter().fold(path.clone(), |path, (name, prefix)| {
+                    path.replace(&format!("{{{name}}}"), &format!("{prefix}_0198c0de5eed70008000000000000001"))
+                });
                 assert!(!path.contains('{'), "{path} has an id this test does not fill in");
                 writes.push((method.to_uppercase().parse().expect("a method"), path));
             }
@@ -26,6 +37,25 @@ fn writes() -> Vec<(Method, String)> {
     }
     assert!(writes.len() >= 10, "{writes:?}");
     writes
+}
+
+#[test]
+fn idem_01_only_these_routes_need_no_key() {
+    let description = serde_json::to_value(server::api::openapi()).expect("the description is JSON");
+    let mut keyless = Vec::new();
+    for (path, item) in description["paths"].as_object().expect("paths") {
+        for method in ["post", "put", "patch", "delete"] {
+            let Some(operation) = item.get(method) else { continue };
+            let command = operation["operationId"].as_str().expect("an id");
+            let entry = domain::registry::COMMANDS.iter().find(|entry| entry.name == command).expect("a command");
+            let keyed = operation["parameters"].to_string().contains("Idempotency-Key");
+            assert_eq!(keyed, entry.stored, "{command}");
+            if !keyed {
+                keyless.push(path.clone());
+            }
+        }
+    }
+    assert_eq!(keyless, KEYLESS);
 }
 
 #[tokio::test]
@@ -326,7 +356,13 @@ async fn test_05_the_same_message_three_times_has_one_effect_on_every_route() {
         let lock = app.post("/v1/edit-locks", document, &json!({"document_id": document, "part": "name"})).await.ok();
         locks.push(lock["edit_lock_id"].clone());
     }
+    let role = app.role("Manager", &["tenancy.manage"]).await;
+    let invited = app.invite("mira@kestrel.example", &role).await;
+    let token = format!("/v1/users/{}/token", invited["user_id"].as_str().expect("an id"));
     let messages: Vec<(&str, Value)> = vec![
+        ("/v1/roles", json!({"name": "R", "permissions": []})),
+        ("/v1/users", json!({"email": "ivo@kestrel.example", "name": "Ivo", "role_id": role})),
+        (&token, Value::Null),
         ("/v1/skus", json!({"code": "S", "name": "S", "unit": "piece"})),
         ("/v1/warehouses", json!({"code": "W", "name": "W"})),
         ("/v1/api-keys", json!({"name": "K", "permissions": ["inventory.read"]})),

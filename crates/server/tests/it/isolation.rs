@@ -1,9 +1,10 @@
 //! The wall between tenants.
 
+use domain::registry::PERMISSIONS;
 use reqwest::Method;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use testkit::App;
+use testkit::{App, Reply, app::PASSWORD};
 
 /// One row of everything, at the tenant of `token`.
 async fn one_of_each(app: &App, token: &str, tag: &str) -> BTreeMap<&'static str, String> {
@@ -28,12 +29,19 @@ async fn one_of_each(app: &App, token: &str, tag: &str) -> BTreeMap<&'static str
     let phone = app.post_as(token, "/v1/edit-locks", &format!("{tag}-p"), &phone).await.ok();
     let broken = json!({"document_id": document, "edit_lock_id": phone["edit_lock_id"], "reason": "gone"});
     app.post_as(token, "/v1/edit-locks/break", &format!("{tag}-b"), &broken).await.ok();
+    let role = json!({"name": tag, "permissions": ["tenancy.manage"]});
+    let role = app.post_as(token, "/v1/roles", &format!("{tag}-o"), &role).await.ok();
+    let user = json!({"email": format!("{tag}@x.example"), "name": tag, "role_id": role["role_id"]});
+    let user = app.post_as(token, "/v1/users", &format!("{tag}-u"), &user).await.ok();
+    app.set_password(&user["token"], PASSWORD).await.ok();
     BTreeMap::from([
         ("document_id", text(&document)),
         ("edit_lock_id", text(&lock["edit_lock_id"])),
         ("broken_id", text(&phone["edit_lock_id"])),
         ("customer_id", text(&customer["customer_id"])),
         ("customer_group_id", text(&group["customer_group_id"])),
+        ("role_id", text(&role["role_id"])),
+        ("user_id", text(&user["user_id"])),
         ("sku_id", text(&sku["sku_id"])),
         ("warehouse_id", text(&warehouse["warehouse_id"])),
         ("promise_id", text(&promise["lines"][0]["promise_id"])),
@@ -54,10 +62,13 @@ fn body(path: &str, ids: &BTreeMap<&'static str, String>) -> Option<Value> {
             json!({"lines": [line]})
         }
         "/v1/promises/ship" | "/v1/promises/release" | "/v1/promises/return" => json!({"lines": [of_promise]}),
+        "/v1/users" => json!({"email": "new@x.example", "name": "New", "role_id": ids["role_id"]}),
+        "/v1/users/{user_id}" => json!({"disabled": true}),
+        "/v1/roles/{role_id}" => json!({"permissions": []}),
         // They name no row of anybody.
-        "/v1/skus" | "/v1/warehouses" | "/v1/api-keys" | "/v1/customer-groups" => return None,
+        "/v1/skus" | "/v1/warehouses" | "/v1/api-keys" | "/v1/roles" | "/v1/customer-groups" => return None,
         "/v1/customers" => {
-            json!({"name": "ours", "currency": "EUR", "customer_group_id": ids["customer_group_id"]})
+            json!({"name": "elsewhere", "currency": "EUR", "customer_group_id": ids["customer_group_id"]})
         }
         "/v1/edit-locks" => json!({"document_id": ids["document_id"], "part": "phone"}),
         "/v1/edit-locks/renew" | "/v1/edit-locks/release" => {
@@ -67,17 +78,55 @@ fn body(path: &str, ids: &BTreeMap<&'static str, String>) -> Option<Value> {
             json!({"document_id": ids["document_id"], "edit_lock_id": ids["edit_lock_id"], "reason": "x"})
         }
         "/v1/customers/{customer_id}" => json!({"blocked": true}),
-        "/v1/customer-groups/{customer_group_id}" => json!({"name": "ours"}),
-        "/v1/api-keys/{api_key_id}" => Value::Null,
+        "/v1/customer-groups/{customer_group_id}" => json!({"name": "elsewhere"}),
+        "/v1/api-keys/{api_key_id}" | "/v1/users/{user_id}/token" => Value::Null,
         other => panic!("{other} is a new write route: say here what it names of another tenant"),
     })
 }
 
+/// Logs in somebody of the tenant whom [`one_of_each`] made.
+async fn open(app: &App, tenant: &str, tag: &str) -> Value {
+    app.login_in(tenant, &format!("{tag}@x.example"), PASSWORD).await.ok()
+}
+
+/// What one of us sends to a route that takes no credential but its body's, to get in elsewhere.
+async fn get_in(app: &App, path: &str, ours: &Value, theirs: &BTreeMap<&'static str, String>, tenant: &str) -> Reply {
+    let secret = "ab".repeat(32);
+    let post = app.request(Method::POST, path);
+    app.send(match path {
+        "/v1/auth/login" => post.json(&json!({"tenant": "heron", "email": "OURS@x.example", "password": PASSWORD})),
+        "/v1/auth/refresh" => {
+            let mut parts: Vec<_> = ours["refresh_token"].as_str().expect("a token").split('_').collect();
+            parts[1] = tenant;
+            post.json(&json!({"refresh_token": parts.join("_")}))
+        }
+        "/v1/auth/logout" => {
+            let session = &ours["session_id"].as_str().expect("an id")[4..];
+            post.header("cookie", format!("tallyhold_session=ths_{tenant}_{session}_{secret}"))
+        }
+        "/v1/auth/password" => {
+            let token = format!("tht_{tenant}_{}_{secret}", &theirs["user_id"][4..]);
+            post.json(&json!({"token": token, "password": PASSWORD}))
+        }
+        other => panic!("{other} is a new route without a credential: say here how one would get in elsewhere"),
+    })
+    .await
+}
+
 #[tokio::test]
-async fn ten_01_test_07_no_route_shows_or_touches_another_tenants_rows() {
+async fn ten_01_ten_03_test_07_no_route_shows_or_touches_another_tenants_rows() {
     let app = App::start().await;
-    let (_, heron) = app.other_tenant("heron").await;
+    let (other, heron) = app.other_tenant("heron").await;
     let theirs = one_of_each(&app, &heron, "THEIRS").await;
+    // The user in question may do all that a user may.
+    let role = json!({"name": "All", "permissions": PERMISSIONS.iter().map(|known| known.0).collect::<Vec<_>>()});
+    let own = one_of_each(&app, &app.token, "OURS").await;
+    let role = app.post("/v1/roles", "all", &role).await.ok();
+    app.change(&format!("/v1/users/{}", own["user_id"]), "all-of-them", &json!({"role_id": role["role_id"]}))
+        .await
+        .ok();
+    let (ours, theirs_in) = (open(&app, "kestrel", "OURS").await, open(&app, "heron", "THEIRS").await);
+    let access = ours["access_token"].as_str().expect("a token").to_owned();
     let fill =
         |path: &str| theirs.iter().fold(path.to_owned(), |path, (name, id)| path.replace(&format!("{{{name}}}"), id));
     let before = app.get_as(&heron, &fill("/v1/stock-positions/{position_id}")).await.ok();
@@ -93,31 +142,43 @@ async fn ten_01_test_07_no_route_shows_or_touches_another_tenants_rows() {
                 continue;
             }
             seen += 1;
+            if path.starts_with("/v1/auth/") {
+                let tenant = other.uuid().simple().to_string();
+                let reply = get_in(&app, path, &ours, &theirs, &tenant).await;
+                assert_eq!(reply.status, 401, "{path}: {}", reply.text());
+                continue;
+            }
             let url = fill(path);
             assert!(!url.contains('{'), "{path} has an id this suite does not know");
-            if method == "get" {
-                let reply = app.get(&url).await;
-                if path.contains('{') {
-                    assert_eq!(reply.status, 404, "{path}: {}", reply.text());
-                } else {
-                    let text = reply.text();
-                    assert_eq!(reply.status, 200, "{path}: {text}");
-                    for id in theirs.values() {
-                        assert!(!text.contains(id), "{path} shows {id}: {text}");
+            for (credential, token) in [("key", &app.token), ("session", &access)] {
+                if method == "get" {
+                    let reply = app.get_as(token, &url).await;
+                    if path.contains('{') {
+                        assert_eq!(reply.status, 404, "{path}: {}", reply.text());
+                    } else {
+                        let text = reply.text();
+                        assert_eq!(reply.status, 200, "{path}: {text}");
+                        for id in theirs.values() {
+                            assert!(!text.contains(id), "{path} shows {id}: {text}");
+                        }
                     }
+                } else if let Some(body) = body(path, &theirs) {
+                    let verb: Method = method.to_uppercase().parse().expect("a method");
+                    let request = app.request(verb, &url).bearer_auth(token);
+                    let request = request.header("idempotency-key", format!("{credential}|{path}"));
+                    let request = request.header("if-match", "\"v1\"");
+                    let reply = app.send(if body.is_null() { request } else { request.json(&body) }).await;
+                    assert_eq!(reply.status, 404, "{path}: {}", reply.text());
                 }
-            } else if let Some(body) = body(path, &theirs) {
-                let verb: Method = method.to_uppercase().parse().expect("a method");
-                let request = app.request(verb, &url).bearer_auth(&app.token).header("idempotency-key", path.as_str());
-                let request = request.header("if-match", "\"v1\"");
-                let reply = app.send(if body.is_null() { request } else { request.json(&body) }).await;
-                assert_eq!(reply.status, 404, "{path}: {}", reply.text());
             }
         }
     }
-    assert!(seen >= 20, "{seen} operations");
+    assert!(seen >= 35, "{seen} operations");
     let after = app.get_as(&heron, &fill("/v1/stock-positions/{position_id}")).await.ok();
     assert_eq!(before, after);
+    // Theirs is still open, and theirs alone.
+    let seen = app.get_as(theirs_in["access_token"].as_str().expect("a token"), "/v1/tenant").await.ok();
+    assert_eq!(seen["slug"], "heron");
     app.finish().await;
 }
 
@@ -146,6 +207,11 @@ async fn ten_02_case_096_a_query_that_forgets_its_tenant_filter_finds_nothing_of
     let (_, heron) = app.other_tenant("heron").await;
     one_of_each(&app, &heron, "THEIRS").await;
     one_of_each(&app, &app.token, "OURS").await;
+    for (tenant, token, tag) in [("kestrel", &app.token, "OURS"), ("heron", &heron, "THEIRS")] {
+        open(&app, tenant, tag).await;
+        app.get_as(token, "/v1/skus/sku_0").await.problem(404, "not_found");
+    }
+    app.flush().await;
     let server = app.database.raw().await;
     let admin = app.database.raw_admin().await;
     let tables = admin
@@ -158,7 +224,7 @@ async fn ten_02_case_096_a_query_that_forgets_its_tenant_filter_finds_nothing_of
         )
         .await
         .expect("the catalog");
-    assert!(tables.len() >= 12, "{}", tables.len());
+    assert!(tables.len() >= 17, "{}", tables.len());
     for table in tables {
         let table: String = table.get(0);
         let everything: i64 =

@@ -15,7 +15,7 @@ async fn every_statement_prepares_and_its_parameters_are_of_the_types_it_says() 
     let database = Database::new().await;
     let server = database.raw().await;
     let statements = all();
-    assert!(statements.len() >= 60, "{}", statements.len());
+    assert!(statements.len() >= 90, "{}", statements.len());
     for (sql, text) in statements {
         let free = server.prepare(&text).await.unwrap_or_else(|error| panic!("{}: {error:?}", sql.name));
         let said = sql.all_types();
@@ -82,6 +82,8 @@ async fn test_11_generic_plans_use_the_keys_on_empty_and_on_large_tables() {
     let app = App::start().await;
     let stock = app.stock("10").await;
     app.allocate("a", &stock, "1").await.ok();
+    app.person("mira@kestrel.example", &["tenancy.manage"]).await;
+    app.login("mira@kestrel.example").await;
     let admin = app.database.raw_admin().await;
     // Statistics of nearly empty tables, which mislead a planner most.
     admin.batch_execute("ANALYZE").await.expect("analysed");
@@ -106,6 +108,13 @@ async fn test_11_generic_plans_use_the_keys_on_empty_and_on_large_tables() {
                  SELECT tenant_id, gen_random_uuid(), 'k', 'stock_position', position_id, sequence, 1, '{}', '', at FROM stock_ledger WHERE sequence >= 10;
              INSERT INTO answer (tenant_id, key, fingerprint, command, status, content_type, sealed, body, at)
                  SELECT tenant_id, code, sha256(''), 'x', 200, 'application/json', false, '{}', now() FROM sku ON CONFLICT DO NOTHING;
+             INSERT INTO tenant_user (tenant_id, user_id, email, email_folded, name, role_id, state, epoch, version, created_at)
+                 SELECT tenant_id, gen_random_uuid(), n::text, n::text, 'x', role_id, 'invited', 1, 1, now()
+                 FROM tenant_user, generate_series(1, 3000) n;
+             INSERT INTO session (tenant_id, session_id, user_id, epoch, family_hash, refresh_hash, created_at, expires_at)
+                 SELECT tenant_id, gen_random_uuid(), user_id, 1, sha256(''), sha256(''), now(), now() FROM tenant_user;
+             INSERT INTO refusal (tenant_id, refusal_id, actor, method, route, code, count, first_at, last_at)
+                 SELECT tenant_id, gen_random_uuid(), 'a', 'GET', '/', 'c', 1, now(), now() FROM tenant_user;
              ANALYZE",
         )
         .await
@@ -123,6 +132,8 @@ async fn ops_07_verify_finds_what_is_off_and_names_it() {
     app.patch(&format!("/v1/customers/{customer}"), "c", "\"v1\"", &json!({"blocked": true})).await.ok();
     app.post("/v1/edit-locks", "l", &json!({"document_id": customer, "seconds": 900})).await.ok();
     let admin = app.database.raw_admin().await;
+    app.person("mira@kestrel.example", &["tenancy.manage"]).await;
+    app.login("mira@kestrel.example").await;
     let id = promise["lines"][0]["position_id"].as_str().expect("an id")[4..].to_owned();
     for (spoil, check) in [
         ("UPDATE stock_position SET on_hand = on_hand + 1", "verify_position_ledger"),
@@ -147,6 +158,10 @@ async fn ops_07_verify_finds_what_is_off_and_names_it() {
         ("ALTER TABLE stock_ledger DROP CONSTRAINT stock_ledger_not_empty;
           DELETE FROM stock_position", "verify_ledger_position"),
         ("DELETE FROM stock_position", "verify_promise_position"),
+        ("UPDATE headcount SET users_enabled = users_enabled + 1", "verify_headcount"),
+        ("UPDATE role SET users_enabled = users_enabled + 1", "verify_role_users"),
+        ("UPDATE role SET permissions = '{}'", "verify_user_manager"),
+        ("UPDATE tenant_user SET state = 'disabled'", "verify_session_user"),
         ("UPDATE answer SET body = 'x' WHERE NOT sealed", "verify_answer_form"),
         ("DELETE FROM audit", "verify_answer_audit"),
     ] {
