@@ -19,7 +19,7 @@ use jiff::Timestamp;
 use kernel::id::TenantId;
 use sha2::{Digest, Sha256};
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
@@ -66,6 +66,12 @@ impl Fingerprint {
             hash.update(part);
         }
         Ok(Self(hash.finalize().into()))
+    }
+
+    /// The same request of this actor only.
+    pub(crate) fn of_actor(self, actor: &str) -> Self {
+        let hash = Sha256::new().chain_update(self.0).chain_update(actor);
+        Self(hash.finalize().into())
     }
 }
 
@@ -269,7 +275,7 @@ pub(crate) struct InFlight(Arc<Mutex<Calls>>);
 
 #[derive(Debug, Default)]
 struct Calls {
-    by_tenant: HashMap<TenantId, HashMap<Key, Fingerprint>>,
+    by_tenant: HashMap<TenantId, HashSet<Key>>,
     all: usize,
 }
 
@@ -281,27 +287,21 @@ pub(crate) struct Running {
 }
 
 impl InFlight {
-    /// GUARD(in_flight): the same key twice at once in one process is told to come back.
-    pub fn enter(&self, tenant: TenantId, key: &Key, fingerprint: Fingerprint) -> Result<Running, Fault> {
+    /// GUARD(in_flight): the same key twice at once in one process is told to come back. That holds for
+    /// another request, too: only what is stored says that a key is used.
+    pub fn enter(&self, tenant: TenantId, key: &Key) -> Result<Running, Fault> {
         let mut calls = self.calls();
-        let of_tenant = calls.by_tenant.entry(tenant).or_default();
-        match of_tenant.get(key) {
-            Some(other) if *other != fingerprint => {
-                Err(Fault::KeyReused { stored: other.to_string(), sent: fingerprint.to_string() })
-            }
-            Some(_) => Err(Fault::InFlight),
-            None => {
-                of_tenant.insert(key.clone(), fingerprint);
-                calls.all += 1;
-                Ok(Running { of: self.clone(), key: Some((tenant, key.clone())) })
-            }
+        if !calls.by_tenant.entry(tenant).or_default().insert(key.clone()) {
+            return Err(Fault::InFlight);
         }
+        calls.all += 1;
+        Ok(Running { of: self.clone(), key: Some((tenant, key.clone())) })
     }
 
     /// How many of `parts` equal parts of the work are the tenant's, rounded up.
     pub fn share(&self, tenant: TenantId, parts: usize) -> usize {
         let calls = self.calls();
-        let of_tenant = calls.by_tenant.get(&tenant).map_or(0, HashMap::len);
+        let of_tenant = calls.by_tenant.get(&tenant).map_or(0, HashSet::len);
         (parts * of_tenant).div_ceil(calls.all.max(1))
     }
 
@@ -366,8 +366,8 @@ mod tests {
 
     #[test]
     fn a_tenant_alone_has_every_part_and_one_among_many_its_share() {
-        let (calls, fingerprint) = (InFlight::default(), Fingerprint::of("POST", "/", None, b"").unwrap());
-        let enter = |tenant, key: &str| calls.enter(tenant, &Key::new(key).unwrap(), fingerprint).unwrap();
+        let calls = InFlight::default();
+        let enter = |tenant, key: &str| calls.enter(tenant, &Key::new(key).unwrap()).unwrap();
         let (one, other) = (TenantId::mint(), TenantId::mint());
         assert_eq!(calls.share(one, 4), 0);
         let first = enter(one, "a");

@@ -142,13 +142,16 @@ impl<S: TableSet> Engine<S> {
     /// The caller may hang up at any time: the call runs in the executor's task.
     pub async fn submit<C: Command<S>>(
         &self,
-        head: Head,
+        mut head: Head,
         command: C,
         encode: Encode<C::Done, C::Reject>,
     ) -> Result<Answered, Fault> {
-        let running = self.in_flight.enter(head.tenant, &head.key, head.fingerprint).inspect_err(|fault| {
-            let why = if matches!(fault, Fault::InFlight) { "in_flight" } else { "key_reused" };
-            metrics::counter!("tallyhold_key_conflicts_total", "why" => why).increment(1);
+        // GUARD(sealed_for_one): whoever sent the same request under the same key would be told the secret.
+        if C::SEALED {
+            head.fingerprint = head.fingerprint.of_actor(&head.actor.id);
+        }
+        let running = self.in_flight.enter(head.tenant, &head.key).inspect_err(|_| {
+            metrics::counter!("tallyhold_key_conflicts_total").increment(1);
         })?;
         let lane = self.lane(head.tenant, command.lane());
         let (reply, answer) = oneshot::channel();

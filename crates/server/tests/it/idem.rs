@@ -111,6 +111,10 @@ async fn idem_02_the_answer_with_a_secret_is_replayed_and_not_readable_in_the_ta
     let again = app.post("/v1/api-keys", "key-1", &body).await;
     assert_eq!((again.replayed(), &again.bytes), (true, &first.bytes));
     app.get_as(&secret, "/v1/stock-positions").await.ok();
+    // Whoever else may make keys gets this one's secret from nobody.
+    let other = json!({"name": "other", "permissions": ["tenancy.manage"]});
+    let other = app.post("/v1/api-keys", "key-2", &other).await.ok()["secret"].as_str().expect("a secret").to_owned();
+    app.post_as(&other, "/v1/api-keys", "key-1", &body).await.problem(422, "idempotency_key_reused");
     let admin = app.database.raw_admin().await;
     let row = admin.query_one("SELECT body, sealed FROM answer WHERE key = 'key-1'", &[]).await.expect("the answer");
     let stored: Vec<u8> = row.get(0);
@@ -184,11 +188,12 @@ async fn idem_05_the_same_key_in_flight_is_409_with_retry_after_and_later_the_re
     let busy = app.allocate("order-1", &stock, "4").await;
     busy.problem(409, "request_in_flight");
     assert!(busy.header("retry-after").is_some_and(|seconds| seconds.parse::<u32>().is_ok()));
-    // Another body under the key in flight will never be this request's answer.
-    app.allocate("order-1", &stock, "5").await.problem(422, "idempotency_key_reused");
+    // Another body, too: whether the key is used shows only when the first has ended.
+    app.allocate("order-1", &stock, "5").await.problem(409, "request_in_flight");
     drop(go);
     let first = first.await.expect("the first request ends");
     first.ok();
+    app.allocate("order-1", &stock, "5").await.problem(422, "idempotency_key_reused");
     let again = app.allocate("order-1", &stock, "4").await;
     assert_eq!((again.replayed(), &again.bytes), (true, &first.bytes));
     assert_eq!(app.position(&stock).await["allocated"], "4");
